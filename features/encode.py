@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ibis expressions that turn typed rows into ids and floats, written once for every engine."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import ibis
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from features.hashing import bucket
+from features.history import add_history
+from features.numeric import encode_buckets, encode_numeric
+from features.schema import FIRST_UNKNOWN, MISSING, length_key, weight_key
+from features.specs import (
+    BucketedSpec,
+    CategoricalSpec,
+    DatetimeSpec,
+    HistorySpec,
+    NumericSpec,
+    channel_name,
+    input_names,
+    table_of,
+)
+
+if TYPE_CHECKING:
+    from features.space import FeatureSpace
+
+
+@ibis.udf.scalar.pyarrow
+def hash_bucket(text: str, num_buckets: int) -> int:
+    """Return Fingerprint64(text) modulo num_buckets, as `tf.strings.to_hash_bucket_fast`."""
+    return pa.array(bucket(pc.fill_null(text, ""), num_buckets[0].as_py()))
+
+
+def as_text(column: Any) -> Any:
+    """Return the canonical text of a raw id column."""
+    return column if column.type().is_string() else column.cast("string")
+
+
+def count_values(column: Any) -> Any:
+    """Count the non-null values of a text, integer or list column: (value, count)."""
+    table = column.as_table().rename(value=column.get_name())
+    if column.type().is_array():
+        table = table.select(value=table.value.unnest())
+    table = table.select(value=as_text(table.value))
+    table = table.filter(table.value.notnull())
+    return table.group_by("value").agg(count=table.count().cast("int64"))
+
+
+def encode_rows(rows: Any, space: "FeatureSpace") -> Any:
+    """Add the encoded columns of every feature to typed rows.
+
+    Args:
+        rows: Table with `_row`, the raw inputs, and for histories `_entity`, `_time`, `_label`.
+        space: The fitted feature space.
+
+    Returns:
+        A table of the `_…` columns of `rows` and, by batch key, the encoded features: int32 ids,
+        float32 numbers, list<int32> and list<float32> with their int32 lengths.
+    """
+    names = input_names(space.specs)
+    ids = _Ids(space)
+    encoded = rows
+    columns: dict[str, Any] = {}
+    for feature, spec in space.specs.items():
+        match spec:
+            case CategoricalSpec(separator=None):
+                encoded = ids.join(encoded, names[feature], feature)
+            case CategoricalSpec():
+                encoded = ids.join_list(encoded, names[feature], feature, spec.max_items)
+    for feature, spec in space.specs.items():
+        raw = encoded[names[feature]] if feature in names else None
+        columns |= _columns(feature, spec, raw, encoded, space)
+    system = [name for name in rows.columns if name.startswith("_")]
+    flat = encoded.select(*system, **columns)
+    for feature, spec in space.specs.items():
+        if isinstance(spec, HistorySpec):
+            channels = {f: channel_name(feature, f) for f in spec.of}
+            counts = counting_events(flat, feature, spec)
+            flat = add_history(flat, counts, channels, spec.max_items, spec.gap_s)
+            first = channel_name(feature, spec.of[0])
+            flat = flat.mutate({length_key(feature): flat[first].length().cast("int32")})
+    return flat
+
+
+def counting_events(rows: Any, feature: str, spec: HistorySpec) -> Any:
+    """Return which events enter a history, as a boolean over typed or encoded rows."""
+    if spec.events == "all":
+        return ibis.literal(True)
+    if spec.events == "positive":
+        return rows._label == 1
+    return rows[event_flag(feature)].fill_null(False)
+
+
+def event_flag(history: str) -> str:
+    """Return the typed rows' column that says which events enter `history`."""
+    return f"_counts_{history}"
+
+
+def _columns(
+    feature: str, spec: Any, raw: Any, encoded: Any, space: "FeatureSpace"
+) -> dict[str, Any]:
+    match spec:
+        case CategoricalSpec(separator=None):
+            return {feature: encoded[_id(feature)]}
+        case CategoricalSpec():
+            lists = {feature: encoded[_id(feature)], length_key(feature): encoded[_length(feature)]}
+            if spec.weight_separator is not None:
+                lists[weight_key(feature)] = encoded[weight_key(raw.get_name())]
+            return lists
+        case NumericSpec():
+            numbers = {feature: encode_numeric(raw, spec, space.numbers[feature])}
+            if spec.missing_flag:
+                numbers[f"{feature}_missing"] = raw.isnull().cast("float32")
+            return numbers
+        case BucketedSpec():
+            return {feature: encode_buckets(raw, spec, space.buckets[feature])}
+        case DatetimeSpec():
+            return {feature: encode_part(encoded[moment_column(raw.get_name())], spec)}
+    return {}
+
+
+def moment_column(raw_input: str) -> str:
+    """Return the typed rows' column with the moment, int64 µs, of a raw time input."""
+    return f"_moment_{raw_input}"
+
+
+def encode_part(moment: Any, spec: DatetimeSpec) -> Any:
+    """Return the id of a part of a moment (int64 µs, UTC), int32; missing is 1."""
+    time = (moment / 1_000_000).floor().cast("int64").as_timestamp("s")
+    match spec.part:
+        case "hour":
+            value = time.hour()
+        case "weekday":
+            value = time.day_of_week.index()
+        case "hour_of_week":
+            value = time.day_of_week.index() * 24 + time.hour()
+        case "day":
+            value = time.day()
+        case "month":
+            value = time.month()
+    return (value.cast("int32") + FIRST_UNKNOWN).fill_null(MISSING).cast("int32")
+
+
+def _id(feature: str) -> str:
+    return f"id {feature}"
+
+
+def _length(feature: str) -> str:
+    return f"length {feature}"
+
+
+class _Ids:
+    """Look ids up by joining vocabularies, or compute them by hashing."""
+
+    def __init__(self, space: "FeatureSpace") -> None:
+        self.space = space
+        self.vocabularies: Mapping[str, Any] = {
+            table: ibis.memtable(vocabulary.ids())
+            for table, vocabulary in space.vocabularies.items()
+        }
+
+    def join(self, rows: Any, column: str, feature: str) -> Any:
+        """Add column `id <feature>` (int32) for a column of texts or integers."""
+        table = table_of(feature, self.space.specs)
+        spec = self.space.specs[table]
+        text = as_text(rows[column])
+        if isinstance(spec, CategoricalSpec) and spec.hash_buckets:
+            known = FIRST_UNKNOWN + hash_bucket(text.fill_null(""), spec.hash_buckets)
+            return rows.mutate({_id(feature): self._with_missing(text, known)})
+        vocabulary = self.vocabularies[table].rename(_value="value", _known="id")
+        joined = rows.mutate(_text=text).left_join(vocabulary, [("_text", "_value")])
+        unknown = self._unknown(joined._text, table)
+        ids = self._with_missing(joined._text, joined._known.fill_null(unknown))
+        return joined.mutate({_id(feature): ids}).drop("_text", "_value", "_known")
+
+    def join_list(self, rows: Any, column: str, feature: str, max_items: int) -> Any:
+        """Add `id <feature>` (list<int32>) and `length <feature>` for a column of lists."""
+        items = rows.select("_row", _item=rows[column][:max_items])
+        numbered = items.select(
+            "_row", _pair=items._item.zip(ibis.range(items._item.length())).unnest()
+        )
+        flat = numbered.select("_row", item=numbered._pair["f1"], place=numbered._pair["f2"])
+        looked_up = self.join(flat, "item", feature)
+        pairs = ibis.struct({"place": looked_up.place, "id": looked_up[_id(feature)]})
+        collected = looked_up.group_by("_row").agg(_pairs=pairs.collect())
+        ids = collected.select(
+            "_row", _ids=collected._pairs.sort().map(lambda pair: pair["id"].cast("int32"))
+        )
+        joined = rows.left_join(ids, "_row", rname="{name}_list")
+        filled = joined._ids.fill_null(ibis.literal([], "array<int32>"))
+        return joined.mutate(
+            {_id(feature): filled, _length(feature): filled.length().cast("int32")}
+        ).drop("_row_list", "_ids")
+
+    def _unknown(self, text: Any, table: str) -> Any:
+        num_oov = self.space.vocabularies[table].num_oov
+        if num_oov == 1:
+            return ibis.literal(FIRST_UNKNOWN, "int32")
+        return FIRST_UNKNOWN + hash_bucket(text.fill_null(""), num_oov)
+
+    @staticmethod
+    def _with_missing(text: Any, known: Any) -> Any:
+        return ibis.ifelse(text.isnull() | (text == ""), MISSING, known).cast("int32")

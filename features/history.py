@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Point-in-time histories: what an entity did strictly before each of its events."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import ibis
+
+MICROSECONDS_PER_SECOND = 1_000_000
+
+
+def add_history(
+    rows: Any, counts: Any, channels: dict[str, str], max_items: int, gap_s: float = 0.0
+) -> Any:
+    """Add the newest counting events before each row, oldest first.
+
+    Each counting event carries the list of the last `max_items` counting events of its entity,
+    itself included; a row picks the list of the last one before it by its number. So the work is
+    one window and one join whatever the length of an entity's past.
+
+    Args:
+        rows: Table with `_row` (int64, unique), `_entity` (string), `_time` (int64, µs) and the
+            columns that events carry.
+        counts: Boolean expression over `rows`: which events enter histories.
+        channels: Column of `rows` → name of the array column that is added.
+        max_items: Events that are kept, the newest.
+        gap_s: An event counts for a row only if event time < row time - gap, in seconds.
+
+    Returns:
+        `rows` with one array column per channel, never null: events with the same time do not
+        see each other; rows without an entity or a time have an empty history.
+    """
+    gap = round(gap_s * MICROSECONDS_PER_SECOND)
+    known = rows._entity.notnull() & rows._time.notnull()
+    before = ibis.range_window(group_by="_entity", order_by="_time", preceding=(None, gap + 1))
+    flags = rows.select("_row", "_entity", "_time", _counts=(counts & known).cast("int64"))
+    numbered = flags.select("_row", "_entity", _seen=flags._counts.sum().over(before).fill_null(0))
+    snapshots = _snapshots(rows.filter(counts & known), list(channels), max_items)
+    past = numbered.left_join(
+        snapshots,
+        [numbered._entity == snapshots._entity, numbered._seen == snapshots._number],
+    ).select(_row="_row", _past="_past")
+    joined = rows.left_join(past, "_row", rname="{name}_past").drop("_row_past")
+    added = {
+        name: joined._past.map(lambda event, column=column: event[column])
+        for column, name in channels.items()
+    }
+    empty = {
+        name: array.fill_null(ibis.literal([], type=array.type())) for name, array in added.items()
+    }
+    return joined.mutate(**empty).drop("_past")
+
+
+def _snapshots(events: Any, columns: Sequence[str], max_items: int) -> Any:
+    """Return (entity, number of the event from 1, its last `max_items` events as structs)."""
+    # ties are ordered by what the events hold, so that the order of the rows changes nothing
+    order = ["_time", *columns, "_row"]
+    last = ibis.window(group_by="_entity", order_by=order, preceding=max_items - 1, following=0)
+    numbered = ibis.window(group_by="_entity", order_by=order)
+    return events.select(
+        "_entity",
+        _number=ibis.row_number().over(numbered) + 1,
+        _past=ibis.struct({column: events[column] for column in columns}).collect().over(last),
+    )

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The feature space: everything that was fitted, in one folder, and what models see of it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import ibis
+from pydantic import TypeAdapter
+
+from features.encode import count_values
+from features.numeric import (
+    BucketFit,
+    NumericFit,
+    bucket_statistics,
+    fit_buckets,
+    fit_numeric,
+    numeric_statistics,
+)
+from features.schema import (
+    FIRST_UNKNOWN,
+    Categorical,
+    CategoricalList,
+    Channel,
+    Feature,
+    FeatureSchema,
+    History,
+    Numeric,
+    Table,
+)
+from features.specs import (
+    PART_SIZES,
+    BucketedSpec,
+    CategoricalSpec,
+    DatetimeSpec,
+    FeatureSpec,
+    HistorySpec,
+    NumericSpec,
+    RawInput,
+    Specs,
+    channel_name,
+    input_names,
+    raw_inputs,
+    table_of,
+)
+from features.vocabulary import Vocabulary
+
+_VERSION = 1
+_SPECS: TypeAdapter[dict[str, FeatureSpec]] = TypeAdapter(dict[str, FeatureSpec])
+
+
+def missing_flag_name(feature: str) -> str:
+    """Return the name of the feature that says where `feature` is missing."""
+    return f"{feature}_missing"
+
+
+@dataclass(frozen=True)
+class FeatureSpace:
+    """Specs of the features and what the training rows taught about them.
+
+    Attributes:
+        specs: The declared features, in order.
+        vocabularies: By table; tables of hashed values have none.
+        numbers: By numeric feature.
+        buckets: By bucketed feature.
+    """
+
+    specs: Specs
+    vocabularies: Mapping[str, Vocabulary] = field(default_factory=dict)
+    numbers: Mapping[str, NumericFit] = field(default_factory=dict)
+    buckets: Mapping[str, BucketFit] = field(default_factory=dict)
+
+    @classmethod
+    def fit(cls, rows: Any, specs: Specs) -> "FeatureSpace":
+        """Fit vocabularies, statistics and edges on typed training rows.
+
+        Args:
+            rows: Ibis table with the raw inputs of all features (`features.specs.raw_inputs`).
+            specs: The declared features.
+        """
+        names = input_names(specs)
+        statistics = _statistics(rows, specs)
+        numbers, buckets = {}, {}
+        for feature, spec in specs.items():
+            if isinstance(spec, NumericSpec):
+                numbers[feature] = fit_numeric(spec, statistics[feature])
+            elif isinstance(spec, BucketedSpec):
+                buckets[feature] = fit_buckets(spec, statistics[feature])
+        return cls(specs, _fit_vocabularies(rows, specs, names), numbers, buckets)
+
+    @property
+    def inputs(self) -> tuple[RawInput, ...]:
+        """The raw inputs of all features but histories."""
+        return raw_inputs(self.specs)
+
+    @property
+    def schema(self) -> FeatureSchema:
+        """What models see."""
+        features = [f for name in self.specs for f in self._features(name)]
+        tables = tuple(Table(name=name, rows=self.table_rows(name)) for name in self.table_names())
+        return FeatureSchema(tables=tables, features=tuple(features))
+
+    def table_names(self) -> list[str]:
+        """Return the tables, each named after the feature that owns it, in feature order."""
+        return [
+            name
+            for name, spec in self.specs.items()
+            if isinstance(spec, CategoricalSpec | BucketedSpec | DatetimeSpec)
+            and table_of(name, self.specs) == name
+        ]
+
+    def table_rows(self, table: str) -> int:
+        """Return the number of ids of a table, reserved ones included."""
+        match self.specs[table]:
+            case CategoricalSpec(hash_buckets=int(buckets)):
+                return FIRST_UNKNOWN + buckets
+            case DatetimeSpec(part=part):
+                return FIRST_UNKNOWN + PART_SIZES[part]
+            case BucketedSpec():
+                return self.buckets[table].rows
+            case _:
+                return self.vocabularies[table].rows
+
+    def _features(self, name: str) -> list[Feature]:
+        spec = self.specs[name]
+        match spec:
+            case NumericSpec():
+                flag = [Numeric(name=missing_flag_name(name))] if spec.missing_flag else []
+                return [Numeric(name=name), *flag]
+            case HistorySpec():
+                channels = tuple(
+                    Channel(name=channel_name(name, f), table=table_of(f, self.specs), target=f)
+                    for f in spec.of
+                )
+                return [History(name=name, channels=channels, max_items=spec.max_items)]
+            case CategoricalSpec(separator=str()):
+                weighted = spec.weight_separator is not None
+                table = table_of(name, self.specs)
+                return [
+                    CategoricalList(
+                        name=name, table=table, max_items=spec.max_items, weighted=weighted
+                    )
+                ]
+            case _:
+                return [Categorical(name=name, table=table_of(name, self.specs))]
+
+    def save(self, folder: Path) -> None:
+        """Write `features.json`, `schema.json` and `vocabularies/<table>.parquet`."""
+        vocabularies = folder / "vocabularies"
+        vocabularies.mkdir(parents=True, exist_ok=True)
+        for table, vocabulary in self.vocabularies.items():
+            vocabulary.save(vocabularies / f"{table}.parquet")
+        document = {
+            "version": _VERSION,
+            "specs": {
+                k: s.model_dump(mode="json", exclude_unset=True) for k, s in self.specs.items()
+            },
+            "numbers": {k: fit.model_dump() for k, fit in self.numbers.items()},
+            "buckets": {k: fit.model_dump(mode="json") for k, fit in self.buckets.items()},
+        }
+        (folder / "features.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
+        (folder / "schema.json").write_text(self.schema.model_dump_json(indent=1), "utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> "FeatureSpace":
+        """Read what `save` wrote.
+
+        Raises:
+            ValueError: The folder was written by another version of the format.
+        """
+        document = json.loads((folder / "features.json").read_text(encoding="utf-8"))
+        if document["version"] != _VERSION:
+            raise ValueError(
+                f"{folder}: feature space version {document['version']}, expected {_VERSION}; "
+                "run ingest again"
+            )
+        vocabularies = (folder / "vocabularies").glob("*.parquet")
+        return cls(
+            _SPECS.validate_python(document["specs"]),
+            {path.stem: Vocabulary.load(path) for path in sorted(vocabularies)},
+            {k: NumericFit.model_validate(fit) for k, fit in document["numbers"].items()},
+            {k: BucketFit.model_validate(fit) for k, fit in document["buckets"].items()},
+        )
+
+
+def _statistics(rows: Any, specs: Specs) -> dict[str, dict[str, Any]]:
+    """Compute the aggregates of all numeric and bucketed features in one query."""
+    names = input_names(specs)
+    wanted: dict[tuple[str, str], Any] = {}
+    for feature, spec in specs.items():
+        if isinstance(spec, NumericSpec):
+            found = numeric_statistics(rows[names[feature]], spec)
+        elif isinstance(spec, BucketedSpec):
+            found = bucket_statistics(rows[names[feature]], spec)
+        else:
+            continue
+        wanted |= {(feature, key): expression for key, expression in found.items()}
+    if not wanted:
+        return {feature: {} for feature in specs}
+    aggregates = {f"a{i}": expression for i, expression in enumerate(wanted.values())}
+    values = rows.aggregate(**aggregates).to_pyarrow().to_pylist()[0]
+    result: dict[str, dict[str, Any]] = {feature: {} for feature in specs}
+    for (feature, key), value in zip(wanted, values.values(), strict=True):
+        result[feature][key] = value
+    return result
+
+
+def _fit_vocabularies(rows: Any, specs: Specs, names: Mapping[str, str]) -> dict[str, Vocabulary]:
+    readers: dict[str, list[str]] = {}
+    for feature, spec in specs.items():
+        if isinstance(spec, CategoricalSpec):
+            readers.setdefault(table_of(feature, specs), []).append(feature)
+    vocabularies = {}
+    for table, features in readers.items():
+        spec = specs[table]
+        if not isinstance(spec, CategoricalSpec) or spec.hash_buckets:
+            continue
+        columns = dict.fromkeys(names[feature] for feature in features)
+        counts = ibis.union(*(count_values(rows[column]) for column in columns), distinct=False)
+        total = counts.group_by("value").agg(count=counts["count"].sum().cast("int64"))
+        vocabularies[table] = Vocabulary.fit(
+            total.to_pyarrow(), spec.min_count, spec.max_size, spec.num_oov
+        )
+    return vocabularies

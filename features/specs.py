@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a user declares features: one spec per feature, as it stands in the config."""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+TimeUnit = Literal["s", "ms", "us", "ns"]
+DatetimePart = Literal["hour", "weekday", "day", "month", "hour_of_week"]
+PART_SIZES: Mapping[DatetimePart, int] = {
+    "hour": 24, "weekday": 7, "day": 32, "month": 13, "hour_of_week": 168,
+}  # fmt: skip
+"""Number of values of each part; days and months count from 1, weekday 0 is Monday."""
+
+
+class Spec(BaseModel):
+    """Base of all specs: frozen, unknown keys refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class TimeFormat(Spec):
+    """How a moment is written: a count since 1970-01-01 UTC, or text."""
+
+    unit: TimeUnit | None = Field(
+        None, description="Unit of a number that counts from 1970-01-01 UTC."
+    )
+    format: str | None = Field(
+        None,
+        description="strptime format of a text, such as %Y-%m-%d %H:%M:%S; read as UTC. "
+        "ISO 8601 when neither unit nor format is given.",
+    )
+
+    @model_validator(mode="after")
+    def _one_of(self) -> Self:
+        if self.unit and self.format:
+            raise ValueError("give either unit (a number) or format (a text), not both")
+        return self
+
+
+class CategoricalSpec(Spec):
+    """A value out of a set: text, whole number or true/false; or a list of such values."""
+
+    kind: Literal["categorical"]
+    column: str | None = Field(
+        None, description="Column of the data; the feature's name if not given."
+    )
+    type: Literal["text", "int"] = Field(
+        "text",
+        description="text: ids as they are written. int: whole numbers, so that the served model "
+        "takes int64. 42 and '42' are one id either way.",
+    )
+    required: bool = Field(True, description="Whether a file without this column is refused.")
+    separator: str | None = Field(
+        None, min_length=1, description="Makes it a list: the text between two items, such as |."
+    )
+    weight_separator: str | None = Field(
+        None, min_length=1, description="Text between an item and its weight, as : in item:0.5."
+    )
+    max_items: int = Field(50, ge=1, description="Items of a list that are kept, from the left.")
+    min_count: int = Field(1, ge=1, description="Rarer values in the training rows are unknown.")
+    max_size: int | None = Field(None, ge=1, description="Keep only this many values, by count.")
+    hash_buckets: int | None = Field(
+        None, ge=1, description="Hash values into this many ids instead of fitting a vocabulary."
+    )
+    num_oov: int = Field(1, ge=1, description="Ids that unknown values are hashed to.")
+    table: str | None = Field(
+        None, description="Feature whose vocabulary and embedding table this one shares."
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        fitted = {"min_count", "max_size", "num_oov"} & self.model_fields_set
+        if self.hash_buckets and fitted:
+            raise ValueError(
+                f"hash_buckets has no vocabulary: take out {', '.join(sorted(fitted))}"
+            )
+        if self.table and (fitted or self.hash_buckets):
+            raise ValueError(f"the options of the table belong to feature {self.table!r}")
+        if self.weight_separator and not self.separator:
+            raise ValueError("weight_separator needs separator: only items of a list have weights")
+        if self.separator and self.type == "int":
+            raise ValueError("items of a list are text; take out type: int")
+        return self
+
+
+class NumericSpec(Spec):
+    """A number, transformed in this order: clip, log, scale; missing values are filled last."""
+
+    kind: Literal["numeric"]
+    column: str | None = Field(
+        None, description="Column of the data; the feature's name if not given."
+    )
+    required: bool = Field(True, description="Whether a file without this column is refused.")
+    clip: tuple[float, float] | None = Field(
+        None, description="Lowest and highest value, in the column's unit; others are moved there."
+    )
+    log: bool = Field(False, description="sign(x) · ln(1 + |x|), which tames heavy tails.")
+    scale: Literal["standard", "min_max", "none"] = Field(
+        "standard",
+        description="standard: (x - mean) / standard deviation; min_max: training range to 0 … 1.",
+    )
+    fill: Literal["mean", "zero"] | float = Field(
+        "mean",
+        description="Stands for a missing value: training mean, zero, or a number "
+        "in the column's unit.",
+    )
+    missing_flag: bool = Field(
+        False, description="Add feature <name>_missing: 1 where the value is missing, else 0."
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.clip and self.clip[0] >= self.clip[1]:
+            raise ValueError(f"clip: {self.clip[0]:g} is not below {self.clip[1]:g}")
+        return self
+
+
+class BucketedSpec(Spec):
+    """A number cut into ranges, each with an id of its own."""
+
+    kind: Literal["bucketed"]
+    column: str | None = Field(
+        None, description="Column of the data; the feature's name if not given."
+    )
+    required: bool = Field(True, description="Whether a file without this column is refused.")
+    edges: tuple[float, ...] | None = Field(
+        None, description="Ascending edges e₁ < e₂ …: bucket 0 is x < e₁, bucket 1 is e₁ ≤ x < e₂ …"
+    )
+    quantiles: int | None = Field(
+        None, ge=2, description="Number of buckets with equally many training rows."
+    )
+    log_squared: bool = Field(
+        False, description="Bucket ⌊ln²x⌋ for x > 2, else the whole number itself (Criteo's rule)."
+    )
+
+    @model_validator(mode="after")
+    def _one_rule(self) -> Self:
+        rules = [self.edges is not None, self.quantiles is not None, self.log_squared]
+        if sum(rules) != 1:
+            raise ValueError("give exactly one of edges, quantiles and log_squared")
+        if self.edges is not None and (
+            not self.edges or any(a >= b for a, b in zip(self.edges, self.edges[1:], strict=False))
+        ):
+            raise ValueError("edges must be one or more ascending numbers")
+        return self
+
+
+class DatetimeSpec(TimeFormat):
+    """A part of a moment (UTC), such as its hour, as a category."""
+
+    kind: Literal["datetime"]
+    column: str | None = Field(
+        None, description="Column of the data; the feature's name if not given."
+    )
+    required: bool = Field(True, description="Whether a file without this column is refused.")
+    part: DatetimePart = Field(description="hour, weekday (0 = Monday), day, month, hour_of_week.")
+
+
+class HistorySpec(Spec):
+    """The entity's events strictly before the row's time, oldest first, the newest kept."""
+
+    kind: Literal["history"]
+    of: tuple[str, ...] = Field(
+        min_length=1,
+        description="Categorical features whose past values travel together; each "
+        "shares its feature's table.",
+    )
+    events: Literal["positive", "all"] | dict[str, tuple[str, ...]] = Field(
+        "positive",
+        description="Which events count: those with a positive label, all, or {column: [values]}.",
+    )
+    max_items: int = Field(50, ge=1, description="Events that are kept, the newest.")
+    gap_s: float = Field(
+        0.0, ge=0, description="Only events more than this many seconds before the row count."
+    )
+
+    @model_validator(mode="after")
+    def _one_column(self) -> Self:
+        if isinstance(self.events, dict) and len(self.events) != 1:
+            raise ValueError("events: name one column, as in {action: [click, buy]}")
+        if len(set(self.of)) != len(self.of):
+            raise ValueError("of: a feature is named twice")
+        return self
+
+
+FeatureSpec = Annotated[
+    CategoricalSpec | NumericSpec | BucketedSpec | DatetimeSpec | HistorySpec,
+    Field(discriminator="kind"),
+]
+Specs = Mapping[str, FeatureSpec]
+
+InputType = Literal["text", "integer", "number", "texts"]
+
+
+class RawInput(Spec):
+    """One raw value that a row has: a column of the typed rows, an input of the served model.
+
+    A feature's input carries the feature's name. Features that read the same column (hour and
+    weekday of `time`) share one input, which carries the column's name.
+    """
+
+    name: str
+    column: str
+    type: InputType
+    required: bool
+    separator: str | None = None
+    weight_separator: str | None = None
+    max_items: int | None = None
+    time: TimeFormat | None = None
+
+
+def input_type(spec: FeatureSpec) -> InputType:
+    """Return the type of value that a feature reads."""
+    match spec:
+        case CategoricalSpec(separator=str()):
+            return "texts"
+        case CategoricalSpec():
+            return "integer" if spec.type == "int" else "text"
+        case DatetimeSpec():
+            return "integer" if spec.unit else "text"
+        case _:
+            return "number"
+
+
+def column_of(name: str, spec: FeatureSpec) -> str:
+    """Return the data column that feature `name` reads; histories read none of their own."""
+    if isinstance(spec, HistorySpec):
+        raise TypeError(f"history {name!r} reads the columns of the features in `of`")
+    return spec.column or name
+
+
+def input_names(specs: Specs) -> dict[str, str]:
+    """Map every feature but histories to the name of its raw input."""
+    readers: dict[str, list[str]] = {}
+    for name, spec in specs.items():
+        if not isinstance(spec, HistorySpec):
+            readers.setdefault(column_of(name, spec), []).append(name)
+    return {
+        name: names[0] if len(names) == 1 else column
+        for column, names in readers.items()
+        for name in names
+    }
+
+
+def raw_inputs(specs: Specs) -> tuple[RawInput, ...]:
+    """Return the raw inputs of all features, in the order of their first feature.
+
+    Raises:
+        ValueError: Features read one column as different types, or differently cut lists.
+    """
+    inputs: dict[str, RawInput] = {}
+    for feature, name in input_names(specs).items():
+        spec = specs[feature]
+        wanted = RawInput(
+            name=name,
+            column=column_of(feature, spec),
+            type=input_type(spec),
+            required=getattr(spec, "required", True),
+            separator=getattr(spec, "separator", None),
+            weight_separator=getattr(spec, "weight_separator", None),
+            max_items=spec.max_items if input_type(spec) == "texts" else None,
+            time=TimeFormat(unit=spec.unit, format=spec.format)
+            if isinstance(spec, DatetimeSpec)
+            else None,
+        )
+        known = inputs.setdefault(name, wanted)
+        if known != wanted:
+            difference = ", ".join(
+                f"{key} {getattr(known, key)!r} and {getattr(wanted, key)!r}"
+                for key in RawInput.model_fields
+                if getattr(known, key) != getattr(wanted, key)
+            )
+            raise ValueError(
+                f"features that read column {wanted.column!r} differ: {difference}; a served "
+                f"input has one type. Give the column twice under two names, or declare both alike"
+            )
+    order = {
+        name: i
+        for i, name in enumerate(input_names(specs)[f] for f in specs if f in input_names(specs))
+    }
+    return tuple(sorted(inputs.values(), key=lambda raw: order[raw.name]))
+
+
+def channel_name(history: str, feature: str) -> str:
+    """Return the name of a history's channel: a batch key and an input of the served model."""
+    return f"{history}_{feature}"
+
+
+def table_of(name: str, specs: Specs) -> str:
+    """Return the table of categorical feature `name`: its own, or the one that it shares."""
+    spec = specs[name]
+    if isinstance(spec, CategoricalSpec) and spec.table:
+        return spec.table
+    return name

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+from collections.abc import Sequence
+
+import keras
+import tensorflow as tf
+from pydantic import Field
+
+from features.schema import FeatureSchema, History, length_key
+from models.ctr_model import CTRModel, ModelConfig, Tensors, stack_numeric
+from models.layers.activations import Activation
+from models.layers.embeddings import EmbeddingTables
+from models.layers.masking import ListPooling, length_mask, masked_mean, masked_sum, pool_list
+from models.layers.mlp import MLP
+
+
+class EmbeddingMLPConfig(ModelConfig):
+    """Options of every `EmbeddingMLP`."""
+
+    embedding_dim: int = Field(16, ge=1, description="Length of each embedding.")
+    initial_stddev: float = Field(
+        0.05, gt=0, description="Standard deviation of the embeddings' coordinates at the start."
+    )
+    list_pooling: ListPooling = Field(
+        "mean", description="Whether a list enters as the mean or the sum of its weighted items."
+    )
+    hidden_units: tuple[int, ...] = Field(
+        (200, 80), description="Width of each hidden layer of the MLP."
+    )
+    activation: Activation = Field("dice", description="Of the MLP's hidden layers.")
+    dropout_rate: float = Field(
+        0.0, ge=0, lt=1, description="Share of the MLP's hidden values dropped in training."
+    )
+
+
+class EmbeddingMLP(CTRModel):
+    """Embedding and MLP: what `Base`, `DIN` and their kin share.
+
+    ŷ = MLP([categorical embeddings; pooled lists; histories; numbers])
+
+    A subclass writes `history_vector`, which makes one vector of a history of any length.
+
+    Args:
+        schema: Declared features; `config.features` picks from them.
+        config: The options.
+        slot_values: Initial optimiser slots of the embedding rows.
+
+    Call arguments and returns: see `CTRModel`.
+
+    Raises:
+        ValueError: The features do not fit; the message is that of `problems`.
+    """
+
+    def __init__(
+        self,
+        schema: FeatureSchema,
+        config: EmbeddingMLPConfig,
+        slot_values: Sequence[float] = (),
+    ) -> None:
+        super().__init__(dtype=keras.config.floatx())
+        self.schema = schema if config.features is None else schema.select(config.features)
+        if problems := self.problems(self.schema, config):
+            raise ValueError("; ".join(problems))
+        self.list_pooling = config.list_pooling
+        self.embeddings = EmbeddingTables(
+            self.schema,
+            config.embedding_dim,
+            keras.initializers.RandomNormal(stddev=config.initial_stddev),
+            slot_values,
+        )
+        self.mlp = MLP(config.hidden_units, config.activation, config.dropout_rate, output_units=1)
+
+    @staticmethod
+    def problems(schema: FeatureSchema, config: EmbeddingMLPConfig) -> list[str]:
+        """Return what does not fit, in plain words; empty if all does."""
+        return []
+
+    def history_vector(
+        self, history: History, embedded: Tensors, batch: Tensors, training: bool
+    ) -> tf.Tensor:
+        """Return one vector of the history's events, float (batch, any width)."""
+        raise NotImplementedError
+
+    def logits(self, embedded: Tensors, batch: Tensors, training: bool) -> tf.Tensor:
+        """Compute logits (batch,); see `CTRModel.logits`."""
+        parts = [embedded[feature.name] for feature in self.schema.categorical]
+        for feature in self.schema.lists:
+            parts.append(pool_list(feature, embedded[feature.name], batch, self.list_pooling))
+        for history in self.schema.histories:
+            parts.append(self.history_vector(history, embedded, batch, training))
+        if self.schema.numeric:
+            parts.append(stack_numeric(self.schema, batch))
+        # a half precision policy pools in half, and numbers stay whole
+        inputs = tf.concat([tf.cast(part, self.dtype) for part in parts], axis=1)
+        outputs = self.mlp(inputs, training=training)
+        return tf.cast(tf.squeeze(outputs, axis=1), self.dtype)
+
+
+def history_mask(history: History, batch: Tensors) -> tf.Tensor:
+    """Return which places of a history hold events, bool (batch, items)."""
+    places = tf.shape(batch[history.channels[0].name])[1]
+    return length_mask(batch[length_key(history.name)], places)
+
+
+class BaseConfig(EmbeddingMLPConfig):
+    """Options of `Base`."""
+
+    history_pooling: ListPooling = Field(
+        "sum", description="Whether a history enters as the sum or the mean of its events."
+    )
+
+
+class Base(EmbeddingMLP):
+    """Base model of the DIN paper: every history is pooled without regard to the candidate.
+
+    ŷ = MLP([categorical embeddings; pooled lists; Σ_t e_t or its mean; numbers])
+
+    Args, call arguments and returns: see `EmbeddingMLP`.
+
+    References:
+        Zhou et al., Deep Interest Network for Click-Through Rate Prediction, KDD 2018, §4.2,
+        Eq. 1.
+    Differs from the paper: numeric features enter the MLP as they are; Dice is on by default.
+    """
+
+    def __init__(
+        self, schema: FeatureSchema, config: BaseConfig, slot_values: Sequence[float] = ()
+    ) -> None:
+        super().__init__(schema, config, slot_values)
+        self.pool = masked_mean if config.history_pooling == "mean" else masked_sum
+
+    def history_vector(
+        self, history: History, embedded: Tensors, batch: Tensors, training: bool
+    ) -> tf.Tensor:
+        """Return the pooled events, channels side by side."""
+        events = tf.concat([embedded[channel.name] for channel in history.channels], axis=-1)
+        return self.pool(events, history_mask(history, batch))

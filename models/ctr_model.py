@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The base class of every model: look up rows, then compute logits from them."""
+
+from collections.abc import Mapping, Sequence
+
+import keras
+import tensorflow as tf
+from pydantic import BaseModel, ConfigDict, Field
+
+from features.schema import FeatureSchema
+from models.layers.embeddings import EmbeddingTables
+
+Tensors = Mapping[str, tf.Tensor]
+
+
+class ModelConfig(BaseModel):
+    """What every model's Config has."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    features: tuple[str, ...] | None = Field(
+        None, description="Features that the model uses; all declared ones when left out."
+    )
+
+
+class CTRModel(keras.Model):
+    """A click model: `model(batch, training=False) -> logits`.
+
+    Subclasses set `embeddings` and write `logits`; nothing else. The two steps are apart because
+    training looks rows up once per distinct id and differentiates with respect to the rows.
+
+    Call arguments:
+        batch: Tensors by batch key as `features.schema` describes them, int32 ids and lengths,
+            float32 numbers, (batch,) or (batch, items).
+        training: Whether dropout and batch statistics are on.
+
+    Returns:
+        Logits, float32 (batch,); the sigmoid is applied once, outside.
+    """
+
+    schema: FeatureSchema
+    embeddings: EmbeddingTables
+
+    def call(self, batch: Tensors, training: bool = False) -> tf.Tensor:
+        """Return logits (batch,); see the class."""
+        return self.logits(self.embeddings(batch), batch, training=training)
+
+    def logits(self, embedded: Tensors, batch: Tensors, training: bool) -> tf.Tensor:
+        """Compute logits (batch,) from looked-up rows.
+
+        Args:
+            embedded: Rows by batch key, float32 (batch, width) or (batch, items, width).
+            batch: The batch itself, for numbers, lengths and item weights.
+            training: Whether dropout and batch statistics are on.
+        """
+        raise NotImplementedError
+
+    def build_from(self, batch: Tensors) -> None:
+        """Create all weights by one call on a batch; Keras builds layers on first use."""
+        self(batch, training=False)
+
+
+def stack_numeric(schema: FeatureSchema, batch: Tensors) -> tf.Tensor:
+    """Return the numeric features side by side, float32 (batch, numeric features)."""
+    return tf.stack([batch[feature.name] for feature in schema.numeric], axis=1)
+
+
+def table_parameters(embeddings: EmbeddingTables) -> Sequence[tuple[str, int]]:
+    """Return (table, number of weights) pairs, in the order of the tables."""
+    return [(table.name, table.rows * embeddings.width) for table in embeddings.tables]

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+from collections.abc import Sequence
+
+import tensorflow as tf
+from pydantic import Field
+
+from features.schema import FeatureSchema, History
+from models.base import EmbeddingMLP, EmbeddingMLPConfig, history_mask
+from models.ctr_model import Tensors
+from models.layers.activations import Activation
+from models.layers.attention import ActivationUnit, AttentionPooling, Normalisation
+
+
+class DINConfig(EmbeddingMLPConfig):
+    """Options of `DIN`."""
+
+    attention_units: tuple[int, ...] = Field(
+        (80, 40), min_length=1, description="Width of each hidden layer of the activation unit."
+    )
+    attention_activation: Activation = Field(
+        "dice", description="Of the activation unit's hidden layers."
+    )
+    normalisation: Normalisation = Field(
+        "none", description="What makes weights of the activation unit's scores."
+    )
+
+
+class DIN(EmbeddingMLP):
+    """Deep Interest Network: past events count by how well they fit the candidate.
+
+    ŷ = MLP([categorical embeddings; pooled lists; v_U(A); numbers]),
+    v_U(A) = Σ_j a(e_j, v_A) e_j
+
+    v_A puts side by side the candidate's embeddings that the history's channels repeat, e_j all
+    channels of event j: those that repeat something first and in the order of v_A, then the rest,
+    which the activation unit sees but has nothing to compare with. Every history has an activation
+    unit of its own.
+
+    Args, call arguments and returns: see `EmbeddingMLP`.
+
+    References:
+        Zhou et al., Deep Interest Network for Click-Through Rate Prediction, KDD 2018, §4.3,
+        Eq. 3; weights are not normalised, so that their sum says how strong an interest is.
+    Differs from the paper: see `ActivationUnit`; mini-batch aware regularisation (§5.1) is the
+        row optimiser's.
+    """
+
+    def __init__(
+        self, schema: FeatureSchema, config: DINConfig, slot_values: Sequence[float] = ()
+    ) -> None:
+        super().__init__(schema, config, slot_values)
+        self.pools = {
+            history.name: AttentionPooling(
+                ActivationUnit(config.attention_units, config.attention_activation),
+                config.normalisation,
+            )
+            for history in self.schema.histories
+        }
+
+    @staticmethod
+    def problems(schema: FeatureSchema, config: EmbeddingMLPConfig) -> list[str]:
+        """Return what does not fit, in plain words; empty if all does."""
+        if not schema.histories:
+            return ["din needs a history feature and there is none; declare one or use base"]
+        candidate = {feature.name for feature in schema.categorical}
+        problems = []
+        for history in schema.histories:
+            targets = [channel.target for channel in history.channels if channel.target]
+            if not targets:
+                problems.append(
+                    f"history `{history.name}`: no channel has a `target:`, so din has nothing of "
+                    "the candidate to compare its events with; set one or use base"
+                )
+            problems += [
+                f"history `{history.name}`: its target `{target}` is not among the model's "
+                "categorical features; add it to `features:` or use base"
+                for target in targets
+                if target not in candidate
+            ]
+        return problems
+
+    def history_vector(
+        self, history: History, embedded: Tensors, batch: Tensors, training: bool
+    ) -> tf.Tensor:
+        """Return v_U(A) of the history."""
+        query, events, mask = self._compared(history, embedded, batch)
+        return self.pools[history.name](query, events, mask, training=training)
+
+    def attention(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return the weight of every event by history, float (batch, items); 0 at padding."""
+        embedded = self.embeddings(batch)
+        weights = {}
+        for history in self.schema.histories:
+            query, events, mask = self._compared(history, embedded, batch)
+            _, weights[history.name] = self.pools[history.name](
+                query, events, mask, return_weights=True
+            )
+        return weights
+
+    def _compared(
+        self, history: History, embedded: Tensors, batch: Tensors
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Return v_A (batch, dim), the events (batch, items, keys' dim) and their mask."""
+        channels = sorted(history.channels, key=lambda channel: channel.target is None)
+        targets = [channel.target for channel in channels if channel.target]
+        query = tf.concat([embedded[target] for target in targets], axis=-1)
+        events = tf.concat([embedded[channel.name] for channel in channels], axis=-1)
+        return query, events, history_mask(history, batch)

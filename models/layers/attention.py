@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attention-weighted pooling, and the scorers that say how well a key fits a query.
+
+To add a scorer, write its `call`, and `build(query_shape, keys_shape)` if it has weights.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import keras
+import tensorflow as tf
+
+from models.layers.activations import Activation, activation_layer
+from models.layers.masking import masked_softmax, weighted_sum
+from models.layers.mlp import MLP
+
+Shape = Sequence[int | None]
+Normalisation = Literal["softmax", "sigmoid", "none"]
+
+
+class Scorer(keras.layers.Layer):
+    """How well each key fits a query.
+
+    Call arguments:
+        query: Float (batch, dim).
+        keys: Float (batch, items, keys' dim).
+        mask: bool (batch, items), True at real items; scores at padding are ignored.
+        training: Whether batch statistics are on.
+
+    Returns:
+        Scores, float (batch, items).
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.supports_masking = True  # or Keras warns that a mask is lost
+
+    def build(self, query_shape: Shape, keys_shape: Shape) -> None:
+        """Create the weights, if there are any."""
+
+
+class AttentionPooling(keras.layers.Layer):
+    """One vector out of many: Σ_t a_t v_t with a = normalise(score(q, k_t)).
+
+    Args:
+        scorer: Says how well a key fits the query.
+        normalisation: "softmax" over the real items, "sigmoid" of each score, or "none".
+
+    Call arguments:
+        query: Float (batch, dim).
+        keys: Float (batch, items, dim).
+        mask: bool (batch, items), True at real items; padding gets weight 0, and a row without
+            items the zero vector.
+        values: Float (batch, items, values' dim); the keys when left out.
+        return_weights: Whether to return the weights as well.
+        training: Passed on to the scorer.
+
+    Returns:
+        Float (batch, values' dim); with `return_weights` also the weights (batch, items).
+    """
+
+    def __init__(self, scorer: Scorer, normalisation: Normalisation = "softmax") -> None:
+        super().__init__()
+        self.scorer = scorer
+        self.normalisation = normalisation
+
+    def build(self, query_shape: Shape, keys_shape: Shape) -> None:
+        """Create the scorer's weights."""
+        self.scorer.build(query_shape, keys_shape)
+
+    def compute_mask(self, *_: tf.Tensor) -> None:
+        """Return none: what comes out has no items to mask."""
+
+    def call(
+        self,
+        query: tf.Tensor,
+        keys: tf.Tensor,
+        mask: tf.Tensor,
+        values: tf.Tensor | None = None,
+        *,
+        return_weights: bool = False,
+        training: bool = False,
+    ) -> tf.Tensor | tuple[tf.Tensor, tf.Tensor]:
+        """Pool the values; see the class."""
+        scores = self.scorer(query, keys, mask=mask, training=training)
+        weights = self._normalise(scores, mask)
+        pooled = weighted_sum(keys if values is None else values, weights)
+        return (pooled, weights) if return_weights else pooled
+
+    def _normalise(self, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        match self.normalisation:
+            case "softmax":
+                return masked_softmax(scores, mask)
+            case "sigmoid":
+                return tf.where(mask, tf.sigmoid(scores), 0.0)
+            case _:
+                return tf.where(mask, scores, 0.0)
+
+
+class DotScorer(Scorer):
+    """How well a key fits: q·k.
+
+    References:
+        Luong et al., Effective Approaches to Attention-based Neural Machine Translation,
+        EMNLP 2015, §3.1, Eq. 8 ("dot").
+    Differs from the paper: nothing.
+    """
+
+    def build(self, query_shape: Shape, keys_shape: Shape) -> None:
+        """Check that the two can be multiplied."""
+        if query_shape[-1] != keys_shape[-1]:
+            raise ValueError(
+                f"dot product of a query of {query_shape[-1]} with keys of {keys_shape[-1]}; "
+                "use a scorer with a matrix between them"
+            )
+
+    def call(
+        self,
+        query: tf.Tensor,
+        keys: tf.Tensor,
+        mask: tf.Tensor | None = None,
+        training: bool = False,
+    ) -> tf.Tensor:
+        """Return scores (batch, items)."""
+        return tf.einsum("bd,btd->bt", query, keys)
+
+
+class ScaledDotScorer(DotScorer):
+    """How well a key fits: q·k / √dim.
+
+    References:
+        Vaswani et al., Attention Is All You Need, NIPS 2017, §3.2.1, Eq. 1.
+    Differs from the paper: one query per row.
+    """
+
+    def call(
+        self,
+        query: tf.Tensor,
+        keys: tf.Tensor,
+        mask: tf.Tensor | None = None,
+        training: bool = False,
+    ) -> tf.Tensor:
+        """Return scores (batch, items)."""
+        return super().call(query * keys.shape[-1] ** -0.5, keys)
+
+
+class ActivationUnit(Scorer):
+    """DIN's local activation unit: how well a past event fits the candidate.
+
+    a(q, k) = MLP([q; k; q - k; q ⊙ k]), a number, without normalisation.
+
+    With the first layer's matrix cut into W_q, W_k, W_d, W_p by those four parts,
+
+        [q; k; q - k; q ⊙ k] W = q (W_q + W_d) + k (W_k - W_d) + (q ⊙ k) W_p,
+
+    which multiplies q once per row instead of once per item and never builds the concatenation.
+
+    Args:
+        attention_units: Width of each hidden layer, at least one.
+        activation: Of the hidden layers.
+
+    Call arguments and returns: see `Scorer`. Keys may be wider than the query: their numbers
+    beyond `dim` have no counterpart to be compared with, and enter the second part only.
+
+    Raises:
+        ValueError: The query is wider than the keys.
+
+    References:
+        Zhou et al., Deep Interest Network for Click-Through Rate Prediction, KDD 2018, §4.3,
+        Eq. 3 and the unit in Fig. 2.
+    Differs from the paper: the paper says that q, k and their "out product" enter; q - k and q ⊙ k
+        are what its authors' code feeds. Fig. 2 has one hidden layer of 36, their code 80 and 40.
+    """
+
+    def __init__(
+        self, attention_units: Sequence[int] = (80, 40), activation: Activation = "dice"
+    ) -> None:
+        super().__init__()
+        self.first_units = attention_units[0]
+        self.activation = activation_layer(activation)
+        self.rest = MLP(attention_units[1:], activation, output_units=1)
+
+    def build(self, query_shape: Shape, keys_shape: Shape) -> None:
+        """Create the weights of every layer."""
+        dim, keys_dim = query_shape[-1], keys_shape[-1]
+        if dim is None or keys_dim is None or dim > keys_dim:
+            raise ValueError(f"a query of {dim} is wider than its keys of {keys_dim}")
+        self.parts = (dim, keys_dim, dim, dim)
+        self.kernel = self.add_weight(
+            name="kernel", shape=(sum(self.parts), self.first_units), initializer="glorot_uniform"
+        )
+        self.bias = self.add_weight(name="bias", shape=(self.first_units,), initializer="zeros")
+        hidden = (*keys_shape[:-1], self.first_units)
+        self.activation.build(hidden)
+        self.rest.build(hidden)
+
+    def call(
+        self,
+        query: tf.Tensor,
+        keys: tf.Tensor,
+        mask: tf.Tensor | None = None,
+        training: bool = False,
+    ) -> tf.Tensor:
+        """Return scores (batch, items); see the class."""
+        dim, keys_dim, *_ = self.parts
+        w_q, w_k, w_d, w_p = tf.split(tf.convert_to_tensor(self.kernel), self.parts)
+        w_k -= tf.pad(w_d, [[0, keys_dim - dim], [0, 0]])
+        own = (query @ (w_q + w_d) + self.bias)[:, tf.newaxis]  # (B, 1, U)
+        product = query[:, tf.newaxis] * keys[..., :dim]
+        x = own + tf.tensordot(keys, w_k, 1) + tf.tensordot(product, w_p, 1)  # (B, T, U)
+        x = self.activation(x, mask=mask, training=training)
+        return tf.squeeze(self.rest(x, mask=mask, training=training), axis=-1)

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Embedding tables, stacked in one variable so that a step costs one gather and one scatter."""
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+
+import keras
+import tensorflow as tf
+
+from features.schema import PADDING, FeatureSchema, Table
+
+
+class EmbeddingTables(keras.layers.Layer):
+    """Every embedding table of a model, rows of all tables stacked in one variable.
+
+    A row holds the weights of one id, `width` numbers, followed by the slots that a row-wise
+    optimiser keeps for them: `weights | slot 1 | slot 2 …`, so that one gather and one scatter
+    serve a whole training step whatever the size of the tables. Row 0 of each table belongs to
+    padding: it is zero and stays zero.
+
+    Args:
+        schema: Features to look up; every id column is looked up in its table.
+        width: Numbers per id, at least 1.
+        initializer: Of the weights; slots start at `slot_values`.
+        slot_values: Initial value of each optimiser slot; empty for a model that only predicts.
+
+    Call arguments:
+        batch: The id tensors by batch key, int32 (batch,) or (batch, items).
+
+    Returns:
+        Dict of the same keys, float32 (batch, width) or (batch, items, width).
+    """
+
+    def __init__(
+        self,
+        schema: FeatureSchema,
+        width: int,
+        initializer: keras.initializers.Initializer,
+        slot_values: Sequence[float] = (),
+    ) -> None:
+        super().__init__(name="embeddings")
+        self.columns = tuple(schema.id_columns())
+        self.tables = schema.tables
+        self.width = width
+        self.initializer = initializer
+        self.slot_values = tuple(slot_values)
+        sizes = [table.rows for table in self.tables]
+        starts = [0, *accumulate(sizes)]
+        self.offsets = {table.name: starts[i] for i, table in enumerate(self.tables)}
+        self.num_rows = starts[-1]
+        self.packed = self.add_weight(
+            name="packed",
+            shape=(self.num_rows, width * (1 + len(self.slot_values))),
+            initializer=self._initial_rows,
+            trainable=False,  # row-wise optimisers write it; Keras optimisers must not
+        )
+
+    def _initial_rows(self, shape: Sequence[int], dtype: str) -> tf.Tensor:
+        rows = shape[0]
+        weights = self.initializer((rows, self.width), dtype=dtype)
+        padding = tf.constant([[offset] for offset in self.offsets.values()], tf.int32)
+        if padding.shape[0]:
+            zeros = tf.zeros((padding.shape[0], self.width), dtype)
+            weights = tf.tensor_scatter_nd_update(weights, padding, zeros)
+        slots = [tf.fill((rows, self.width), tf.cast(v, dtype)) for v in self.slot_values]
+        return tf.concat([weights, *slots], axis=1)
+
+    def call(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Look up every id column; see the class."""
+        rows = tf.gather(self.packed, self.row_ids(batch))
+        return self.by_column(rows[:, : self.width], batch)
+
+    def row_ids(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Return the stacked row of every id of the batch, int32 (all ids of all columns,).
+
+        Padding of every table maps to row `offset`, which `is_padding` recognises.
+        """
+        flat = [tf.reshape(batch[key], [-1]) + self.offsets[table] for key, table in self.columns]
+        return tf.concat(flat, axis=0) if flat else tf.zeros([0], tf.int32)
+
+    def is_padding(self, row_ids: tf.Tensor) -> tf.Tensor:
+        """Return which stacked rows are a table's padding row, bool of the same shape."""
+        starts = tf.constant(sorted(self.offsets.values()), tf.int32) + PADDING
+        position = tf.searchsorted(starts, row_ids, side="right") - 1
+        return tf.equal(tf.gather(starts, position), row_ids)
+
+    def by_column(self, rows: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Cut looked-up rows (all ids, width) back into the columns that `row_ids` joined."""
+        shapes = [tf.shape(batch[key]) for key, _ in self.columns]
+        sizes = [tf.reduce_prod(shape) for shape in shapes]
+        parts = self._split(rows, sizes)
+        embedded = {}
+        for (key, _), part, shape in zip(self.columns, parts, shapes, strict=True):
+            static = [*batch[key].shape, self.width]
+            embedded[key] = tf.ensure_shape(
+                tf.reshape(part, tf.concat([shape, [self.width]], 0)), static
+            )
+        return embedded
+
+    def _split(self, rows: tf.Tensor, sizes: list[tf.Tensor]) -> list[tf.Tensor]:
+        starts = [tf.constant(0), *accumulate(sizes)]
+        return [rows[start : start + size] for start, size in zip(starts, sizes, strict=False)]
+
+    def table_weights(self, table: Table) -> tf.Tensor:
+        """Return the weights of one table, float32 (rows, width), without optimiser slots."""
+        start = self.offsets[table.name]
+        return self.packed[start : start + table.rows, : self.width]
+
+    def assign_weights(self, source: "EmbeddingTables") -> None:
+        """Copy the weights of another stack of the same tables; slots are left as they are."""
+        packed = tf.concat([source.packed[:, : self.width], self.packed[:, self.width :]], axis=1)
+        self.packed.assign(packed)

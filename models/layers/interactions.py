@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fields of a factorisation model, and what they do in pairs."""
+
+from collections.abc import Mapping, Sequence
+
+import keras
+import tensorflow as tf
+
+from features.schema import FeatureSchema
+from models.layers.masking import ListPooling, pool_list
+
+
+def pairwise_sum(vectors: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Return Σ_{i<j} e_i ⊙ e_j in O(fields · dim), (batch, dim); 0 for a single field.
+
+    Sets of fields are merged two by two until one is left, by
+
+        pairs(A ∪ B) = pairs(A) + pairs(B) + (Σ_A e) ⊙ (Σ_B e).
+
+    The usual ½ ((Σ e)² - Σ e²) is the same sum, but subtracts two numbers of nearly one size
+    when a field is large: with one field at 1e4 and 25 near 1, float32 is wrong by 5 %. Merging is
+    exact to rounding at about the same speed.
+
+    Args:
+        vectors: x_i v_i of each field, (batch, dim); at least one.
+
+    References:
+        Rendle, Factorization Machines, ICDM 2010, Lemma 3.1 (the sum in linear time);
+        He & Chua, Neural Factorization Machines, SIGIR 2017, Eq. 3 (as a vector).
+    """
+    sums, pairs = list(vectors), [tf.zeros_like(vectors[0])]
+    while len(sums) > 1:
+        a, b = sums.pop(0), sums.pop(0)
+        pairs.append(a * b)
+        sums.append(a + b)
+    return tf.add_n(pairs)
+
+
+class VectorsThenLinear(keras.initializers.Initializer):
+    """Rows `[v | w]` of a factorisation machine: v ~ N(0, stddev²), w = 0 in the last column.
+
+    Args:
+        stddev: Standard deviation of the vectors' coordinates.
+    """
+
+    def __init__(self, stddev: float) -> None:
+        self.stddev = stddev
+
+    def __call__(self, shape: Sequence[int], dtype: str | None = None) -> tf.Tensor:
+        """Return rows of that shape."""
+        rows, width = shape
+        normal = keras.initializers.RandomNormal(stddev=self.stddev)
+        vectors = normal((rows, width - 1), dtype=dtype)
+        return tf.concat([vectors, tf.zeros((rows, 1), vectors.dtype)], axis=1)
+
+
+class FieldRows(keras.layers.Layer):
+    """One row x_i · r_i per field, where r_i are the weights of the value that the field has.
+
+    A categorical field has x = 1. A list is one field, the sum or mean of its items by
+    their weights. A numeric field is its number times a row of the field's own.
+
+    Args:
+        schema: The fields; histories are none.
+        width: Numbers per row.
+        initializer: Of the numeric fields' rows.
+        list_pooling: How a list becomes one row.
+        use_numeric: Whether numeric features are fields.
+
+    Call arguments:
+        embedded: Looked-up rows by batch key, float (batch, width) or (batch, items, width).
+        batch: Numbers, lengths and item weights by batch key.
+
+    Returns:
+        List of float (batch, width), one per field.
+    """
+
+    def __init__(
+        self,
+        schema: FeatureSchema,
+        width: int,
+        initializer: keras.initializers.Initializer,
+        list_pooling: ListPooling = "sum",
+        use_numeric: bool = True,
+    ) -> None:
+        # float32 whatever the policy: sums over fields gain nothing from half precision
+        super().__init__(dtype=keras.config.floatx())
+        self.schema = schema
+        self.list_pooling = list_pooling
+        self.numeric = schema.numeric if use_numeric else ()
+        if self.numeric:
+            self.numeric_rows = self.add_weight(
+                name="numeric_rows", shape=(len(self.numeric), width), initializer=initializer
+            )
+
+    def call(
+        self, embedded: Mapping[str, tf.Tensor], batch: Mapping[str, tf.Tensor]
+    ) -> list[tf.Tensor]:
+        """Return the fields' rows; see the class."""
+        rows = [embedded[feature.name] for feature in self.schema.categorical]
+        for feature in self.schema.lists:
+            rows.append(pool_list(feature, embedded[feature.name], batch, self.list_pooling))
+        for i, number in enumerate(self.numeric):
+            rows.append(batch[number.name][:, tf.newaxis] * self.numeric_rows[i])
+        return rows

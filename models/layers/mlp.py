@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+from collections.abc import Sequence
+
+import keras
+import tensorflow as tf
+
+from models.layers.activations import Activation, activation_layer
+
+
+class MLP(keras.layers.Layer):
+    """A stack of dense layers: x ← dropout(f(norm(x W + b))), then x W + b if asked for.
+
+    Args:
+        hidden_units: Width of each hidden layer; may be empty.
+        activation: f of every hidden layer; "dice" and "prelu" learn their own weights.
+        dropout_rate: Share of hidden values dropped in training, in [0, 1).
+        batch_norm: Whether `norm` is batch normalisation; without, it is nothing.
+        output_units: Width of a last linear layer; None for none.
+
+    Call arguments:
+        inputs: Float (…, width).
+        mask: bool (…), True at real items, which alone enter batch statistics. None: all real.
+        training: Whether dropout and batch statistics are on.
+
+    Returns:
+        Float (…, output_units), or (…, hidden_units[-1]) without a linear layer.
+    """
+
+    def __init__(
+        self,
+        hidden_units: Sequence[int],
+        activation: Activation = "relu",
+        dropout_rate: float = 0.0,
+        batch_norm: bool = False,
+        output_units: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.supports_masking = True  # or Keras warns that a mask is lost
+        self.hidden = [keras.layers.Dense(units) for units in hidden_units]
+        self.norms = [keras.layers.BatchNormalization() for _ in hidden_units if batch_norm]
+        self.activations = [activation_layer(activation) for _ in hidden_units]
+        self.dropout = keras.layers.Dropout(dropout_rate)
+        self.output_layer = keras.layers.Dense(output_units) if output_units else None
+
+    def build(self, input_shape: Sequence[int | None]) -> None:
+        """Create the weights of every layer."""
+        shape = tuple(input_shape)
+        for i, dense in enumerate(self.hidden):
+            dense.build(shape)
+            shape = (*shape[:-1], dense.units)
+            if self.norms:
+                self.norms[i].build(shape)
+            self.activations[i].build(shape)
+        if self.output_layer:
+            self.output_layer.build(shape)
+
+    def call(
+        self, inputs: tf.Tensor, mask: tf.Tensor | None = None, training: bool = False
+    ) -> tf.Tensor:
+        """Apply the stack; see the class."""
+        x = inputs
+        for i, dense in enumerate(self.hidden):
+            x = dense(x)
+            if self.norms:
+                x = self.norms[i](x, mask=mask, training=training)
+            x = self.activations[i](x, mask=mask, training=training)
+            x = self.dropout(x, training=training)
+        return self.output_layer(x) if self.output_layer else x

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+from collections.abc import Sequence
+
+import keras
+import tensorflow as tf
+
+from features.schema import FeatureSchema
+from models.ctr_model import CTRModel, ModelConfig, Tensors
+from models.layers.embeddings import EmbeddingTables
+from models.layers.interactions import FieldRows
+
+
+class LRConfig(ModelConfig):
+    """Options of `LR`: none but the features."""
+
+
+class LR(CTRModel):
+    """Logistic regression, the linear baseline.
+
+    ŷ = w_0 + Σ_i w_i x_i
+
+    with one weight per categorical value and per numeric feature; a list adds the sum of its
+    items' weights, each times its item weight. All weights start at 0.
+
+    Args:
+        schema: Declared features; `config.features` picks from them. No history among those.
+        config: The options.
+        slot_values: Initial optimiser slots of the embedding rows.
+
+    Call arguments and returns: see `CTRModel`.
+
+    Raises:
+        ValueError: The features do not fit; the message is that of `problems`.
+    """
+
+    def __init__(
+        self, schema: FeatureSchema, config: LRConfig, slot_values: Sequence[float] = ()
+    ) -> None:
+        super().__init__(dtype=keras.config.floatx())
+        self.schema = schema if config.features is None else schema.select(config.features)
+        if problems := self.problems(self.schema, config):
+            raise ValueError("; ".join(problems))
+        zeros = keras.initializers.Zeros()
+        self.embeddings = EmbeddingTables(self.schema, 1, zeros, slot_values)
+        self.fields = FieldRows(self.schema, 1, zeros)
+        self.bias = self.add_weight(name="bias", shape=(), initializer="zeros")
+
+    @staticmethod
+    def problems(schema: FeatureSchema, config: LRConfig) -> list[str]:
+        """Return what does not fit, in plain words; empty if all does."""
+        return refused_histories("lr", schema)
+
+    def logits(self, embedded: Tensors, batch: Tensors, training: bool) -> tf.Tensor:
+        """Compute logits (batch,); see `CTRModel.logits`."""
+        return self.bias + tf.squeeze(tf.add_n(self.fields(embedded, batch)), axis=1)
+
+
+def refused_histories(kind: str, schema: FeatureSchema) -> list[str]:
+    """Return one problem per history: a model of fields has no use for a sequence."""
+    return [
+        f"{kind} takes no history feature: `{history.name}`; leave it out with `features:` "
+        "or use base or din"
+        for history in schema.histories
+    ]

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every model by its kind: the one place where a new model is announced."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from features.schema import FeatureSchema
+from models.base import Base, BaseConfig
+from models.ctr_model import CTRModel, ModelConfig
+from models.din import DIN, DINConfig
+from models.fm import FM, FMConfig
+from models.lr import LR, LRConfig
+
+
+@dataclass(frozen=True)
+class ModelEntry:
+    """A kind of model: its Config, its class, one line about it and where it comes from."""
+
+    config: type[ModelConfig]
+    model: type[CTRModel]
+    summary: str
+    paper: str
+
+
+MODELS = {
+    "lr": ModelEntry(LRConfig, LR, "linear baseline: one weight per value", "–"),
+    "fm": ModelEntry(FMConfig, FM, "all pairs of fields by products of vectors", "Rendle 2010"),
+    "base": ModelEntry(
+        BaseConfig, Base, "embeddings, pooled histories and an MLP", "Zhou et al. 2018, §4.2"
+    ),
+    "din": ModelEntry(
+        DINConfig, DIN, "histories weighted by their fit to the candidate", "Zhou et al. 2018"
+    ),
+}
+
+
+def entry(kind: str) -> ModelEntry:
+    """Return the entry of a kind.
+
+    Raises:
+        ValueError: There is no such kind; the message names the nearest one.
+    """
+    if kind in MODELS:
+        return MODELS[kind]
+    near = get_close_matches(kind.lower(), MODELS, n=1, cutoff=0.4)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise ValueError(f"no model of kind {kind!r}; {hint}kinds: {', '.join(MODELS)}")
+
+
+def check(kind: str, schema: FeatureSchema, config: ModelConfig) -> list[str]:
+    """Return what keeps this model from these features, in plain words; empty if nothing does.
+
+    Args:
+        kind: One of `MODELS`.
+        schema: Declared features.
+        config: The kind's Config.
+
+    Raises:
+        ValueError: There is no such kind.
+    """
+    model = entry(kind).model
+    if config.features is None:
+        return model.problems(schema, config)
+    declared = [feature.name for feature in schema.features]
+    unknown = [name for name in config.features if name not in declared]
+    if unknown:
+        return [
+            f"`features:` names `{name}`, which is not declared; declared are {', '.join(declared)}"
+            for name in unknown
+        ]
+    return model.problems(schema.select(config.features), config)
+
+
+def build(
+    kind: str, schema: FeatureSchema, config: ModelConfig, slot_values: Sequence[float] = ()
+) -> CTRModel:
+    """Return a new model; its weights exist after the first call (`build_from`).
+
+    Args:
+        kind: One of `MODELS`.
+        schema: Declared features; `config.features` picks from them.
+        config: The kind's Config.
+        slot_values: Initial optimiser slots of the embedding rows.
+
+    Raises:
+        ValueError: There is no such kind, or the features do not fit.
+    """
+    return entry(kind).model(schema, config, slot_values)

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Typed rows: source columns read as the types that the config declares.
+
+A typed row holds exactly the raw values that the served model takes, and beside them, under
+names with an underscore, what the pipeline needs to know: row number, label, time, entity.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ibis
+
+from features.encode import event_flag, moment_column
+from features.raw import (
+    NullRule,
+    Read,
+    first_malformed,
+    read_integer,
+    read_moment,
+    read_number,
+    read_text,
+    read_texts,
+)
+from features.schema import weight_key
+from features.specs import HistorySpec, RawInput, raw_inputs
+from pipeline.config import ColumnSplit, HashSplit, LabelConfig, RunConfig
+from pipeline.sources.scan import FILE, ORDER, Wanted
+
+ROW, LABEL, WEIGHT, TIME, ENTITY, GROUP = "_row", "_label", "_weight", "_time", "_entity", "_group"
+SPLIT_VALUE, MALFORMED = "_split_value", "_malformed"
+
+
+def key_column(column: str) -> str:
+    """Return the name under which typed and encoded rows carry a key column's text."""
+    return f"_key:{column}"
+
+
+@dataclass(frozen=True)
+class Need:
+    """A data column that a config reads, and by which config key."""
+
+    column: str
+    used_by: str
+    required: bool = True
+    separator: str | None = None
+
+
+def needed_columns(config: RunConfig, labelled: bool = True) -> list[Need]:
+    """Return the data columns that a run reads; without label and weight to predict."""
+    needs = []
+    if labelled:
+        needs.append(Need(config.label.column, "label.column"))
+        if config.weight:
+            needs.append(Need(config.weight, "weight"))
+        if isinstance(config.split, ColumnSplit | HashSplit) and config.split.column:
+            needs.append(Need(config.split.column, "split.column"))
+    if config.time:
+        needs.append(Need(config.time.column, "time.column"))
+    if config.entity:
+        needs.append(Need(config.entity, "entity"))
+    if config.evaluate.group and labelled:
+        needs.append(Need(config.evaluate.group, "evaluate.group"))
+    needs += [Need(column, f"keys.{i}") for i, column in enumerate(config.keys)]
+    for name, spec in config.histories():
+        if isinstance(spec.events, dict):
+            needs.append(Need(next(iter(spec.events)), f"features.{name}.events"))
+        elif spec.events == "positive" and not labelled:
+            needs.append(Need(config.label.column, "label.column", required=False))
+    for raw in raw_inputs(config.features):
+        needs.append(Need(raw.column, f"features.{raw.name}", raw.required, raw.separator))
+    return needs
+
+
+def wanted(needs: Iterable[Need]) -> list[Wanted]:
+    """Return each needed column once."""
+    separators: dict[str, str | None] = {}
+    for need in needs:
+        separators[need.column] = need.separator or separators.get(need.column)
+    return [Wanted(name, separator) for name, separator in separators.items()]
+
+
+def typed_rows(source: Any, config: RunConfig, first_row: int, labelled: bool = True) -> Any:
+    """Return typed rows of a scan.
+
+    Args:
+        source: Ibis table of a scan, joined with side tables.
+        config: The run's config.
+        first_row: `_row` of the scan's first row.
+        labelled: Whether label and weight are needed; predictions do without.
+
+    Returns:
+        Table with `_row`, `_file`, `_label` (int8), `_weight` (float32), `_time` (int64 µs),
+        `_entity`, `_group`, `_split_value`, `_key:…` (string), the raw inputs, and `_malformed`:
+        the first column whose cell cannot be read, or null.
+    """
+    rule = NullRule(config.data.null_tokens, config.data.trim)
+    columns: dict[str, Any] = {ROW: source[ORDER] + first_row, FILE: source[FILE]}
+    reads: list[tuple[str, Read]] = []
+
+    def add(name: str, column: str, read: Read) -> None:
+        columns[name] = read.value
+        reads.append((column, read))
+
+    label_known = config.label.column in source.columns
+    if labelled or label_known:
+        label = read_label(source[config.label.column], config.label, rule)
+        add(LABEL, config.label.column, label if labelled else _unlabelled_is_no_click(label))
+    if labelled:
+        add(WEIGHT, config.weight or "", _weight(source, config, rule))
+    if config.time:
+        moment = read_moment(source[config.time.column], rule, config.time)
+        add(TIME, config.time.column, _required(moment))
+    else:
+        columns[TIME] = ibis.null("int64")
+    for name, column in _texts(config, labelled):
+        text = read_text(source[column], rule) if column else Read(ibis.null("string"), False)
+        columns[name] = text.value
+    for raw in raw_inputs(config.features):
+        _add_input(columns, reads, source[raw.column], raw, rule)
+    for name, spec in config.histories():
+        if isinstance(spec.events, dict):
+            columns[event_flag(name)] = _counts(source, spec, rule)
+    return source.select(**columns, **{MALFORMED: first_malformed(reads)})
+
+
+def _texts(config: RunConfig, labelled: bool) -> list[tuple[str, str | None]]:
+    texts: list[tuple[str, str | None]] = [(ENTITY, config.entity)]
+    if labelled:
+        texts.append((GROUP, config.group_column))
+        split = config.split
+        has_column = isinstance(split, ColumnSplit | HashSplit)
+        texts.append((SPLIT_VALUE, split.column if has_column else None))
+    return texts + [(key_column(column), column) for column in config.keys]
+
+
+def _add_input(
+    columns: dict[str, Any], reads: list[tuple[str, Read]], cell: Any, raw: RawInput, rule: NullRule
+) -> None:
+    match raw.type:
+        case "text":
+            read = read_text(cell, rule)
+        case "integer":
+            read = read_integer(cell, rule)
+        case "number":
+            read = read_number(cell, rule)
+        case "texts":
+            read, weights = read_texts(
+                cell, rule, raw.separator or "", raw.weight_separator, raw.max_items or 1
+            )
+            if weights is not None:
+                columns[weight_key(raw.name)] = weights
+    columns[raw.name] = read.value
+    reads.append((raw.column, read))
+    if raw.time is not None:
+        moment = read_moment(cell, rule, raw.time)
+        columns[moment_column(raw.name)] = moment.value
+        reads.append((raw.column, moment))
+
+
+def read_label(column: Any, label: LabelConfig, rule: NullRule) -> Read:
+    """Read a label as 0 or 1 (int8); a missing one is malformed."""
+    if isinstance(label.positive, tuple):
+        text = read_text(column, rule).value
+        return Read(text.isin(label.positive).cast("int8"), text.isnull())
+    number = read_number(column, rule)
+    if label.comparison is None:
+        valid = number.value.isin([0.0, 1.0]).fill_null(False)
+        return Read(ibis.ifelse(valid, number.value, None).cast("int8"), ~valid)
+    operator, bound = label.comparison
+    compared = {
+        ">=": number.value >= bound,
+        ">": number.value > bound,
+        "<=": number.value <= bound,
+        "<": number.value < bound,
+        "==": number.value == bound,
+        "!=": number.value != bound,
+    }[operator]
+    return Read(compared.cast("int8"), number.malformed | number.value.isnull())
+
+
+def _unlabelled_is_no_click(label: Read) -> Read:
+    return Read(label.value.fill_null(0), ibis.literal(False))
+
+
+def _weight(source: Any, config: RunConfig, rule: NullRule) -> Read:
+    if not config.weight:
+        return Read(ibis.literal(1.0, "float32"), ibis.literal(False))
+    read = read_number(source[config.weight], rule)
+    return Read(read.value, read.malformed | read.value.isnull() | (read.value < 0))
+
+
+def _required(read: Read) -> Read:
+    return Read(read.value, read.malformed | read.value.isnull())
+
+
+def _counts(source: Any, spec: HistorySpec, rule: NullRule) -> Any:
+    column, values = next(iter(spec.events.items())) if isinstance(spec.events, dict) else ("", ())
+    return read_text(source[column], rule).value.isin(values)
+
+
+def expected_form(config: RunConfig, column: str) -> str:
+    """Say in words what a cell of `column` must hold, for messages about malformed cells."""
+    forms: list[str] = []
+    if column == config.label.column:
+        positive = config.label.positive
+        rule = "a value" if isinstance(positive, tuple) else "a number" if positive else "0 or 1"
+        forms.append(f"{rule} (label)")
+    if config.time and column == config.time.column:
+        forms.append(f"a moment ({_time_form(config.time)})")
+    if column == config.weight:
+        forms.append("a number of 0 or more (weight)")
+    kinds = {"text": "a text or whole number", "integer": "a whole number", "number": "a number",
+             "texts": "items with numbers as weights"}  # fmt: skip
+    forms += [
+        _time_form(raw.time) if raw.time else f"{kinds[raw.type]} ({raw.name})"
+        for raw in raw_inputs(config.features)
+        if raw.column == column
+    ]
+    return " and ".join(dict.fromkeys(forms)) or "another value"
+
+
+def _time_form(time: Any) -> str:
+    if time.unit:
+        return f"a number of {time.unit} since 1970"
+    return f"format {time.format}" if time.format else "ISO 8601"
+
+
+def raw_columns(inputs: Sequence[RawInput]) -> list[str]:
+    """Return the typed rows' columns that hold raw inputs, item weights included."""
+    columns = []
+    for raw in inputs:
+        columns.append(raw.name)
+        if raw.weight_separator is not None:
+            columns.append(weight_key(raw.name))
+    return columns

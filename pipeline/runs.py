@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The run folder: stages that are built once, fingerprints, the lock, the manifest."""
+
+import fcntl
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from pipeline.config import RunConfig
+from pipeline.errors import RunLocked
+from pipeline.progress import Progress
+
+STAGE_FILE = "stage.json"
+_PACKAGES = ("features", "models", "pipeline")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: its config, its folder `<runs>/<name>/<run-id>`, and where it reports to."""
+
+    config: RunConfig
+    folder: Path
+    progress: Progress
+    date: str | None = None
+
+    @property
+    def title(self) -> str:
+        """`<name>/<run-id>`."""
+        return f"{self.config.name}/{self.folder.name}"
+
+    @property
+    def dataset(self) -> Path:
+        """Encoded rows, the feature space and the profile."""
+        return self.folder / "dataset"
+
+    @property
+    def train(self) -> Path:
+        """The best weights and the training history."""
+        return self.folder / "train"
+
+    @property
+    def evaluate(self) -> Path:
+        """Predictions and metrics."""
+        return self.folder / "evaluate"
+
+    @property
+    def report(self) -> Path:
+        """The report that people read."""
+        return self.folder / "report.html"
+
+    @property
+    def export(self) -> Path:
+        """Where versions of the served model are published."""
+        directory = self.config.export.directory
+        return Path(directory) if directory else self.folder / "export"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A finished stage: what it was built from and what it found."""
+
+    fingerprint: str
+    facts: dict[str, Any]
+    seconds: float
+    reused: bool
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of all runs of one name, so that two never write at once.
+
+    The lock is the kernel's: it is gone when the process is, however it ended.
+
+    Raises:
+        RunLocked: Another process holds it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / ".lock"
+    with path.open("a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            holder = file.read().strip() or "another process"
+            raise RunLocked(
+                f"{path}: held by {holder}; wait for it or give this run another name"
+            ) from None
+        file.truncate(0)
+        file.write(f"process {os.getpid()}")
+        file.flush()
+        yield
+
+
+def build_stage(
+    run: Run, folder: Path, fingerprint: str, build: Callable[[Path], dict[str, Any]]
+) -> Stage:
+    """Build a stage's folder unless it stands there with this fingerprint.
+
+    The stage is written beside its place and renamed when whole. What an interrupted build of
+    the same fingerprint left is handed to `build` again, which may continue from it.
+
+    Args:
+        run: The run.
+        folder: Where the stage belongs.
+        fingerprint: Of everything that the stage depends on.
+        build: Writes the stage into the folder that it is given and returns facts about it.
+    """
+    finished = read_stage(folder)
+    if finished and finished.fingerprint == fingerprint:
+        run.progress.event(folder.name, status="up to date")
+        return finished
+    aside = folder.with_name(f".{folder.name}.partial")
+    marker = aside / "fingerprint"
+    if aside.exists() and (not marker.exists() or marker.read_text() != fingerprint):
+        shutil.rmtree(aside)
+    aside.mkdir(parents=True, exist_ok=True)
+    marker.write_text(fingerprint)
+    started = time.monotonic()
+    facts = build(aside)
+    seconds = time.monotonic() - started
+    document = {"fingerprint": fingerprint, "facts": facts, "seconds": round(seconds, 3)}
+    write_json(aside / STAGE_FILE, document)
+    marker.unlink()
+    _replace(folder, aside)
+    run.progress.event(folder.name, status="done", seconds=round(seconds, 2))
+    return Stage(fingerprint, facts, seconds, reused=False)
+
+
+def read_stage(folder: Path) -> Stage | None:
+    """Return the finished stage in a folder, or None."""
+    path = folder / STAGE_FILE
+    if not path.exists():
+        return None
+    document = json.loads(path.read_text(encoding="utf-8"))
+    return Stage(document["fingerprint"], document["facts"], document["seconds"], reused=True)
+
+
+def _replace(folder: Path, aside: Path) -> None:
+    old = folder.with_name(f".{folder.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        folder.rename(old)
+    aside.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def write_json(path: Path, document: Any) -> None:
+    """Write JSON (no NaN) so that a reader sees the old file or the new one, never a part."""
+    text = json.dumps(document, indent=1, allow_nan=False, default=str)
+    write_text(path, text + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file aside and rename it into place."""
+    aside = path.with_name(f".{path.name}.partial")
+    aside.write_text(text, encoding="utf-8")
+    aside.replace(path)
+
+
+def fingerprint_of(*parts: Any) -> str:
+    """Return the SHA-256 of JSON-like parts; pydantic models count by their resolved values."""
+
+    def plain(value: Any) -> Any:
+        return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)
+
+    text = json.dumps(parts, sort_keys=False, default=plain)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def fingerprint_files(paths: Iterable[Path]) -> str:
+    """Return the SHA-256 of the contents of files, in order; names and times do not count."""
+    total = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            total.update(hashlib.file_digest(file, "sha256").digest())
+    return total.hexdigest()
+
+
+@cache
+def code_fingerprint() -> str:
+    """Return the SHA-256 of this project's own source files."""
+    root = Path(__file__).resolve().parent.parent
+    files = sorted(path for package in _PACKAGES for path in (root / package).rglob("*.py"))
+    return fingerprint_files(files)
+
+
+def environment() -> dict[str, str]:
+    """Return the versions of Python and the packages that decide numbers."""
+    packages = ("tensorflow", "keras", "numpy", "pyarrow", "duckdb", "ibis-framework", "clickloom")
+    versions = {"python": platform.python_version(), "platform": platform.platform()}
+    for package in packages:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            versions[package] = "not installed"
+    return versions
+
+
+def git_commit() -> str | None:
+    """Return the commit of the checkout that this code runs from, or None."""
+    root = Path(__file__).resolve().parent.parent
+    git = shutil.which("git")
+    if git is None or not (root / ".git").exists():
+        return None
+    command = [git, "-C", str(root), "rev-parse", "HEAD"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - fixed words
+    return found.stdout.strip() or None
+
+
+def write_manifest(run: Run, stages: Mapping[str, Stage], extra: Mapping[str, Any]) -> None:
+    """Write `manifest.json`: what was run on what, when, and how long each stage took."""
+    document = {
+        "run": run.title,
+        "date": run.date,
+        "seed": run.config.seed,
+        "fingerprints": {name: stage.fingerprint for name, stage in stages.items()},
+        "code": code_fingerprint(),
+        "git_commit": git_commit(),
+        "environment": environment(),
+        "seconds": {name: stage.seconds for name, stage in stages.items()},
+        "reused": [name for name, stage in stages.items() if stage.reused],
+        **extra,
+    }
+    write_json(run.folder / "manifest.json", document)

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows as the served model takes them: raw inputs with raw histories, and the hard cases."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import ibis
+
+from features.encode import counting_events, encode_rows, event_flag
+from features.history import add_history
+from features.schema import PADDING, weight_key
+from features.space import FeatureSpace
+from features.specs import HistorySpec, RawInput, Specs, channel_name, input_names
+from pipeline.rows import ENTITY, LABEL, ROW, raw_columns
+
+if TYPE_CHECKING:
+    from ibis.backends.duckdb import Backend
+
+_UNSEEN_TEXT = "never seen ☃ é 漢字"
+_UNSEEN_INTEGER = -(2**62)
+_HUGE = 3.0e38
+_OVERLONG = 2
+"""Raw histories hold this many times what the model keeps, so that the graph has to cut."""
+
+
+def raw_history_columns(specs: Specs) -> dict[str, str]:
+    """Map each history channel to the raw input whose past values it holds."""
+    names = input_names(specs)
+    return {
+        channel_name(history, feature): names[feature]
+        for history, spec in specs.items()
+        if isinstance(spec, HistorySpec)
+        for feature in spec.of
+    }
+
+
+def add_raw_histories(rows: Any, specs: Specs, overlong: int = 1) -> Any:
+    """Add each history channel as a list of raw values to typed rows.
+
+    Args:
+        rows: Typed rows, with every event that histories may hold.
+        specs: The declared features.
+        overlong: Keep this many times `max_items` events.
+    """
+    names = input_names(specs)
+    for history, spec in specs.items():
+        if not isinstance(spec, HistorySpec):
+            continue
+        counts = counting_events(rows, history, spec)
+        # two features may read one column: each channel needs a column of its own
+        copies = {f"_{history}_{f}": rows[names[f]] for f in spec.of}
+        channels = {f"_{history}_{f}": channel_name(history, f) for f in spec.of}
+        with_copies = rows.mutate(copies)
+        counts = counting_events(with_copies, history, spec)
+        rows = add_history(
+            with_copies, counts, channels, spec.max_items * overlong, spec.gap_s
+        ).drop(*copies)
+    return rows
+
+
+def parity_rows(
+    connection: "Backend", rows: Any, encoded: Any, space: FeatureSpace, count: int
+) -> tuple[Any, Any]:
+    """Choose test rows to prove the served model on, and encode them offline.
+
+    Half of the rows are those with most missing and unknown values, half are any; a quarter as
+    many copies are added whose inputs are empty, unseen, huge or negative.
+
+    Returns:
+        (raw rows with raw histories, the same rows encoded), both in the order of `_row`.
+    """
+    chosen = connection.create_table("parity_rows", _hardest(rows, encoded, space, count))
+    cases = connection.create_table("parity_cases", _corner_cases(chosen, space, rows))
+    entities = chosen.filter(chosen[ENTITY].notnull()).select(ENTITY).distinct()
+    background = rows.semi_join(entities, ENTITY).union(
+        chosen.filter(chosen[ENTITY].isnull()), distinct=False
+    )
+    events = connection.create_table("parity_events", background.union(cases, distinct=False))
+    wanted = chosen.select(ROW).union(cases.select(ROW), distinct=False)
+    raw = add_raw_histories(events, space.specs, _OVERLONG).semi_join(wanted, ROW)
+    offline = encode_rows(events, space).semi_join(wanted, ROW)
+    keep = [ROW, *raw_columns(space.inputs), *raw_history_columns(space.specs)]
+    return raw.select(*keep).order_by(ROW), offline.order_by(ROW)
+
+
+def _hardest(rows: Any, encoded: Any, space: FeatureSpace, count: int) -> Any:
+    tests = encoded.filter(encoded._split == "test")
+    schema = space.schema
+    strange = [
+        (tests[f.name] < _first_known(space, f.table)).cast("int32") for f in schema.categorical
+    ]
+    score = sum(strange, ibis.literal(0))
+    shuffle = tests[ROW].cast("string").hexdigest("md5")
+    marked = tests.select(ROW, _strange=score, _shuffle=shuffle)
+    hard = marked.order_by([ibis.desc("_strange"), "_shuffle"]).limit((count + 1) // 2)
+    anyone = marked.anti_join(hard, ROW).order_by("_shuffle").limit(count // 2)
+    return rows.semi_join(hard.union(anyone, distinct=False), ROW)
+
+
+def _first_known(space: FeatureSpace, table: str) -> int:
+    vocabulary = space.vocabularies.get(table)
+    return vocabulary.first_known if vocabulary else PADDING
+
+
+def _corner_cases(chosen: Any, space: FeatureSpace, rows: Any) -> Any:
+    """Return copies of some rows with strange inputs and no entity, so an empty history."""
+    last = int(rows[ROW].max().execute())
+    place = ibis.row_number().over(ibis.window(order_by=ROW))
+    numbered = chosen.mutate(_place=place).filter(lambda t: t._place % 4 == 0)
+    case = (numbered._place // 4) % 4
+    changed = {raw.name: _strange_value(raw, case, numbered[raw.name]) for raw in space.inputs}
+    changed |= _strange_weights(space.inputs, case, numbered)
+    flags = {event_flag(name): ibis.literal(False) for name in _flagged(space.specs)}
+    moments = {
+        c: ibis.null(numbered[c].type()) for c in numbered.columns if c.startswith("_moment_")
+    }
+    # their moments follow from the inputs, which are strange, so they are missing as well
+    fresh = {
+        ROW: numbered._place + last + 1,
+        ENTITY: ibis.null("string"),
+        LABEL: ibis.literal(0, "int8"),
+    }
+    return numbered.mutate(**changed, **flags, **moments, **fresh).select(*rows.columns)
+
+
+def _flagged(specs: Specs) -> list[str]:
+    return [
+        name
+        for name, spec in specs.items()
+        if isinstance(spec, HistorySpec) and isinstance(spec.events, dict)
+    ]
+
+
+def _strange_value(raw: RawInput, case: Any, value: Any) -> Any:
+    match raw.type:
+        case "text":
+            cases = ["", _UNSEEN_TEXT, " ", _UNSEEN_TEXT[::-1]]
+        case "integer":
+            cases = [None, _UNSEEN_INTEGER, None, -1]
+        case "number":
+            cases = [None, _HUGE, -_HUGE, -1.5]
+        case _:
+            return ibis.ifelse(case == 0, ibis.literal([], value.type()), value)
+    if raw.time is not None:  # an unreadable moment is refused offline, missing when served
+        cases = [None] * 4
+    dtype = value.type()
+    return ibis.cases(*((case == i, ibis.literal(v, dtype)) for i, v in enumerate(cases)))
+
+
+def _strange_weights(inputs: tuple[RawInput, ...], case: Any, rows: Any) -> dict[str, Any]:
+    keys = [weight_key(raw.name) for raw in inputs if raw.weight_separator is not None]
+    empty: Mapping[str, Any] = {key: ibis.literal([], rows[key].type()) for key in keys}
+    return {key: ibis.ifelse(case == 0, empty[key], rows[key]) for key in keys}
