@@ -33,6 +33,11 @@ class NumericFit(BaseModel):
     missing: int
     rows: int
 
+    @staticmethod
+    def limit(spec: NumericSpec) -> float:
+        """Return the largest encoded magnitude: products of two must stay finite in float32."""
+        return 1e15 if spec.scale == "none" else 1e6
+
 
 class BucketFit(BaseModel):
     """Edges of a bucketed feature, or the lowest and highest bucket of Criteo's rule."""
@@ -111,7 +116,7 @@ def _rounded(value: Any) -> float | None:
 
 def encode_numeric(x: Any, spec: NumericSpec, fit: NumericFit) -> Any:
     """Return the encoded float32 of a raw float32 column, never null."""
-    y = (clipped(x, spec) - fit.center) / fit.scale
+    y = ((clipped(x, spec) - fit.center) / fit.scale).clip(-fit.limit(spec), fit.limit(spec))
     return y.fill_null(fit.fill).cast("float32")
 
 

@@ -18,7 +18,7 @@ class EmbeddingMLPConfig(ModelConfig):
 
     embedding_dim: int = Field(16, ge=1, description="Length of each embedding.")
     initial_stddev: float = Field(
-        0.05, gt=0, description="Standard deviation of the embeddings' coordinates at the start."
+        0.1, gt=0, description="Standard deviation of the embeddings' coordinates at the start."
     )
     list_pooling: ListPooling = Field(
         "mean", description="Whether a list enters as the mean or the sum of its weighted items."

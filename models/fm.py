@@ -18,7 +18,7 @@ class FMConfig(ModelConfig):
 
     embedding_dim: int = Field(16, ge=1, description="Length of each vector v.")
     initial_stddev: float = Field(
-        0.05, gt=0, description="Standard deviation of the vectors' coordinates at the start."
+        0.01, gt=0, description="Standard deviation of the vectors' coordinates at the start."
     )
     list_pooling: ListPooling = Field(
         "sum", description="Whether a list enters as the sum or the mean of its weighted items."

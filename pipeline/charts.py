@@ -76,7 +76,7 @@ def line_chart(
     width: int = 520,
     height: int = 320,
 ) -> str:
-    """Draw lines over shared axes; an empty text where no point is finite.
+    """Draw lines over shared axes.
 
     Args:
         series: Up to six lines.
@@ -87,6 +87,9 @@ def line_chart(
         diagonal: Whether to draw the line y = x for reference.
         width: Pixels.
         height: Pixels.
+
+    Returns:
+        An SVG element; an empty text where no point is finite.
     """
     drawn = [point for line in series for point in line.finite()]
     if not drawn:

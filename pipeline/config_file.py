@@ -148,9 +148,9 @@ def _existing_path(document: Any, loc: Iterable[str | int]) -> KeyPath:
     path: list[str | int] = []
     node = document
     for key in loc:
-        if isinstance(node, dict) and key in node:
-            node = node[key]
-        elif isinstance(node, list) and isinstance(key, int) and key < len(node):
+        if (isinstance(node, dict) and key in node) or (
+            isinstance(node, list) and isinstance(key, int) and key < len(node)
+        ):
             node = node[key]
         else:
             continue

@@ -24,6 +24,7 @@ _MAX_POINTS = 21
 _SPLITS = ("train", "valid", "test")
 _UNKNOWN = "Rows whose value the vocabulary lacks"
 _MISSING = "Rows without a value"
+_EMPTY = "Share of histories without an item"
 
 
 @dataclass(frozen=True)
@@ -132,8 +133,10 @@ PROFILE = (
     Column("min", "Min"),
     Column("max", "Max"),
     Column("mean_length", "Mean length", "Items in a history"),
-    Column("empty", "Empty", "Share of histories without an item", share=True),
-    Column("truncated", "Cut", "Share of histories that were cut", share=True),
+    Column("empty", "Empty", _EMPTY, share=True),
+    *(Column(f"{s}.empty", f"Empty, {s}", _EMPTY, share=True) for s in _SPLITS[1:]),
+    Column("max_items", "Max items", "Items kept of a history, the newest"),
+    Column("truncated", "Truncated", "Share of histories cut, or just of that length", share=True),
     Column("rows", "Rows"),
     Column("unknown", "Unknown", _UNKNOWN),
     Column("missing", "Missing", _MISSING),
@@ -152,7 +155,7 @@ def render_report(facts: Facts) -> str:
     environment = Environment(
         loader=PackageLoader("pipeline"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters.update(exact=json.dumps, number=format_number, share=format_share)
+    environment.filters.update(exact=_exact, number=format_number, share=format_share)
     return environment.get_template("report.html.j2").render(
         facts=facts,
         metrics=METRICS,
@@ -205,6 +208,10 @@ def roc_points(roc: Facts) -> list[tuple[float, float]]:
     steps = range(_MAX_POINTS) if points else ()
     picked = {round(k * (len(points) - 1) / (_MAX_POINTS - 1)) for k in steps}
     return [points[k] for k in sorted(picked)]
+
+
+def _exact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _charts(facts: Facts) -> dict[str, Any]:

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints: arrays and a state in a folder, whole or not there, verified by checksum."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.runs import write_json
+
+_STATE = "state.json"
+
+
+def save_arrays(folder: Path, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
+    """Write arrays and a JSON state into a folder that appears at once and whole."""
+    aside = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    sums = {}
+    for number, (name, array) in enumerate(arrays.items()):
+        path = aside / f"{number:04d}.npy"
+        np.save(path, array, allow_pickle=False)
+        sums[name] = {"file": path.name, "sha256": _checksum(path)}
+    write_json(aside / _STATE, {"arrays": sums, "state": dict(state)})
+    shutil.rmtree(folder, ignore_errors=True)
+    aside.rename(folder)
+
+
+def load_arrays(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Read what `save_arrays` wrote.
+
+    Raises:
+        ValueError: A file is damaged; the message names it.
+        FileNotFoundError: There is no such folder, or it is not whole.
+    """
+    document = json.loads((folder / _STATE).read_text(encoding="utf-8"))
+    arrays = {}
+    for name, entry in document["arrays"].items():
+        path = folder / entry["file"]
+        if _checksum(path) != entry["sha256"]:
+            raise ValueError(f"{path}: checksum differs from the one in {_STATE}; it is damaged")
+        arrays[name] = np.load(path, allow_pickle=False)
+    return arrays, document["state"]
+
+
+def _checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def newest_whole(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
+    """Return the newest checkpoint `step-…` of a folder that is whole and undamaged, or None."""
+    for path in sorted(folder.glob("step-*"), reverse=True):
+        try:
+            return load_arrays(path)
+        except (ValueError, OSError):
+            continue
+    return None
+
+
+def step_folder(folder: Path, step: int) -> Path:
+    """Return where the checkpoint of a step belongs; names sort like steps."""
+    return folder / f"step-{step:012d}"
+
+
+def prune(folder: Path, keep: int) -> None:
+    """Delete all but the newest checkpoints."""
+    for path in sorted(folder.glob("step-*"), reverse=True)[keep:]:
+        shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage 2: fit the model, keep the state with the best validation metric, survive kills."""
+
+import json
+import math
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from features.schema import FeatureSchema
+from models.ctr_model import CTRModel
+from models.optimizers import RowAdam
+from models.registry import build
+from pipeline.batches import count_rows, prefetch, read_batches
+from pipeline.checkpoint import load_arrays, newest_whole, prune, save_arrays, step_folder
+from pipeline.config import RunConfig
+from pipeline.errors import Terminated, TrainingDiverged
+from pipeline.metrics import evaluate
+from pipeline.progress import Bar
+from pipeline.runs import Run, Stage, build_stage, code_fingerprint, fingerprint_of, write_json
+from pipeline.score import Scorer, score_folder
+from pipeline.termination import termination_requested
+from pipeline.train_step import TrainStep
+
+HIGHER_IS_BETTER = {"auc": True, "gauc": True, "log_loss": False}
+_KEPT_CHECKPOINTS = 2
+_SMOOTHING = 0.98
+"""Share of the running loss that the next step keeps."""
+
+
+@dataclass
+class TrainState:
+    """Where training is; what a checkpoint stores beside the weights."""
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0
+    best_step: int = 0
+    best_value: float | None = None
+    evaluations_since_best: int = 0
+    running_loss: float | None = None
+    finished: bool = False
+    seconds: float = 0.0
+    examples: int = 0
+    evaluations: list[dict[str, Any]] = field(default_factory=list)
+
+
+def train(run: Run, dataset: Stage) -> Stage:
+    """Build `train/` for a run: the best weights, and how training went.
+
+    Raises:
+        TrainingDiverged: The loss is no longer a finite number.
+        Terminated: A termination signal arrived; a checkpoint was written.
+    """
+    config = run.config
+    relevant = {part: getattr(config, part) for part in ("model", "train", "seed")}
+    fingerprint = fingerprint_of(relevant, dataset.fingerprint, code_fingerprint())
+    return build_stage(run, run.train, fingerprint, lambda folder: Trainer(run, folder).fit())
+
+
+def load_schema(run: Run) -> FeatureSchema:
+    """Return the features that the run's model uses."""
+    text = (run.dataset / "features" / "schema.json").read_text(encoding="utf-8")
+    return model_schema(FeatureSchema.model_validate_json(text), run.config)
+
+
+def model_schema(schema: FeatureSchema, config: RunConfig) -> FeatureSchema:
+    """Return the part of a schema that the config's model uses."""
+    chosen = config.model.get("features")
+    return schema.select(tuple(chosen)) if chosen else schema
+
+
+def build_model(
+    config: RunConfig, schema: FeatureSchema, slot_values: tuple[float, ...] = ()
+) -> CTRModel:
+    """Build the config's model with weights drawn from the run's seed."""
+    keras.utils.set_random_seed(config.seed)
+    kind, options = split_kind(config.model)
+    return build(kind, schema, options, slot_values)
+
+
+def split_kind(model: dict[str, Any]) -> tuple[str, Any]:
+    """Return a model section's kind and its options as the kind's Config."""
+    from models.registry import entry
+
+    options = {key: value for key, value in model.items() if key != "kind"}
+    return model["kind"], entry(model["kind"]).config.model_validate(options)
+
+
+def dense_arrays(model: CTRModel) -> dict[str, np.ndarray]:
+    """Return all weights but the embedding rows, by position and name: names may repeat."""
+    return {
+        f"{i} {variable.path}": np.asarray(variable)
+        for i, variable in enumerate(_dense_variables(model))
+    }
+
+
+def _dense_variables(model: CTRModel) -> list[Any]:
+    return [v for v in model.variables if v is not model.embeddings.packed]
+
+
+def assign_dense(model: CTRModel, arrays: dict[str, np.ndarray]) -> None:
+    """Set what `dense_arrays` returned."""
+    for i, variable in enumerate(_dense_variables(model)):
+        variable.assign(arrays[f"{i} {variable.path}"])
+
+
+def load_best(run: Run, schema: FeatureSchema) -> CTRModel:
+    """Return the trained model in its best state, without optimiser slots."""
+    arrays, _ = load_arrays(run.train / "best")
+    model = build_model(run.config, schema)
+    batch = next(read_batches(run.dataset / "valid", schema, 2))
+    model.build_from({name: tf.convert_to_tensor(array) for name, array in batch.items()})
+    model.embeddings.packed.assign(arrays.pop("embeddings"))
+    assign_dense(model, arrays)
+    return model
+
+
+class Trainer:
+    """Fits one model; `fit` continues from the newest whole checkpoint in its folder."""
+
+    def __init__(self, run: Run, folder: Path) -> None:
+        self.run = run
+        self.folder = folder
+        self.config = run.config.train
+        self.schema = load_schema(run)
+        self.rows = count_rows(run.dataset / "train")
+        self.steps_per_epoch = math.ceil(self.rows / self.config.batch_size)
+        interval = math.ceil(self.steps_per_epoch / self.config.evaluations_per_epoch)
+        self.evaluation_steps = interval
+        rate = self.config.table_learning_rate or self.config.learning_rate
+        row_optimizer = RowAdam(rate)
+        self.model = build_model(run.config, self.schema, tuple(row_optimizer.slot_values))
+        first = next(read_batches(run.dataset / "train", self.schema, 2))
+        self.model.build_from({k: tf.convert_to_tensor(v) for k, v in first.items()})
+        self.optimizer = keras.optimizers.Adam(self.config.learning_rate)
+        self.train_step = TrainStep(
+            self.model,
+            row_optimizer,
+            self.optimizer,
+            table_l2=self.config.table_l2,
+            clip_norm=self.config.clip_norm,
+            xla=self.config.xla,
+        )
+        self.scorer = Scorer(self.model, self.schema, self.config.batch_size, self.config.xla)
+        self.state = TrainState()
+
+    def fit(self) -> dict[str, Any]:
+        """Train until the last epoch or until patience ends; return facts for the report."""
+        self._restore()
+        total = self.config.epochs * self.steps_per_epoch
+        with self.run.progress.bar("train", total) as bar:
+            while not self.state.finished and self.state.epoch < self.config.epochs:
+                self._epoch(bar)
+        return self._finish(total)
+
+    def _epoch(self, bar: Bar) -> None:
+        state = self.state
+        started = time.monotonic()
+        for batch in prefetch(self._batches()):
+            loss = float(self.train_step(batch, state.step + 1))
+            self._account(loss, len(batch["label"]))
+            if state.step > 1:  # the first step compiles
+                state.seconds += time.monotonic() - started
+                state.examples += len(batch["label"])
+            speed = state.examples / state.seconds if state.seconds else None
+            last = state.evaluations[-1]["auc"] if state.evaluations else None
+            bar.update(state.step, loss=state.running_loss, valid_auc=last, examples_per_s=speed)
+            self._evaluate_or_save()
+            if state.finished:
+                return
+            started = time.monotonic()
+        state.epoch, state.batch = state.epoch + 1, 0
+
+    def _batches(self) -> Iterator[dict[str, np.ndarray]]:
+        return read_batches(
+            self.run.dataset / "train",
+            self.schema,
+            self.config.batch_size,
+            shuffle_seed=(self.run.config.seed, self.state.epoch),
+            start=self.state.batch,
+        )
+
+    def _account(self, loss: float, examples: int) -> None:
+        del examples
+        state = self.state
+        state.step += 1
+        state.batch += 1
+        if not math.isfinite(loss):
+            raise TrainingDiverged(
+                f"step {state.step}: the loss is {loss}. Nothing is published. Lower "
+                "train.learning_rate, set train.clip_norm, or look for extreme numbers in "
+                "dataset/profile.json"
+            )
+        last = loss if state.running_loss is None else state.running_loss
+        state.running_loss = _SMOOTHING * last + (1 - _SMOOTHING) * loss
+
+    def _evaluate_or_save(self) -> None:
+        state = self.state
+        end_of_epoch = state.batch == self.steps_per_epoch
+        if end_of_epoch or state.batch % self.evaluation_steps == 0:
+            self._evaluate()
+            self._save()
+        elif state.step % self.config.checkpoint_steps == 0:
+            self._save()
+        if termination_requested():
+            self._save()
+            raise Terminated(
+                f"stopped after step {state.step}; a checkpoint is written and the same command "
+                "continues from it"
+            )
+
+    def _evaluate(self) -> None:
+        state = self.state
+        scored = score_folder(self.scorer, self.run.dataset / "valid", self.run.config)
+        found = evaluate(scored.labels, scored.scores, scored.weights, scored.groups)
+        entry = {key: found[key] for key in ("auc", "gauc", "log_loss", "ne", "calibration")}
+        entry = {
+            "step": state.step,
+            "epoch": state.step / self.steps_per_epoch,
+            "train_loss": state.running_loss,
+            **entry,
+        }
+        state.evaluations.append(entry)
+        value = entry[self.config.monitor]
+        if value is None:
+            reason = found["undefined"].get(self.config.monitor, "it is undefined")
+            raise TrainingDiverged(f"validation {self.config.monitor}: {reason}")
+        better = state.best_value is None or (
+            value > state.best_value
+            if HIGHER_IS_BETTER[self.config.monitor]
+            else value < state.best_value
+        )
+        if better:
+            state.best_step, state.best_value, state.evaluations_since_best = state.step, value, 0
+            save_arrays(self._best_folder(state.step), self._weights(), {"step": state.step})
+        else:
+            state.evaluations_since_best += 1
+            state.finished = state.evaluations_since_best >= self.config.patience
+        self.run.progress.event("evaluation", **entry, best=better)
+
+    def _best_folder(self, step: int) -> Path:
+        return self.folder / f"best-{step:012d}"
+
+    def _weights(self) -> dict[str, np.ndarray]:
+        embeddings = self.model.embeddings
+        weights = np.asarray(embeddings.packed)[:, : embeddings.width]
+        return {"embeddings": weights, **dense_arrays(self.model)}
+
+    def _save(self) -> None:
+        arrays = {"packed": np.asarray(self.model.embeddings.packed), **dense_arrays(self.model)}
+        for i, variable in enumerate(self.optimizer.variables):
+            arrays[f"optimizer {i}"] = np.asarray(variable)
+        save_arrays(step_folder(self.folder, self.state.step), arrays, asdict(self.state))
+        prune(self.folder, _KEPT_CHECKPOINTS)
+        for path in self.folder.glob("best-*"):
+            # the older checkpoint may name an older best state, which a resume would need
+            if path != self._best_folder(self.state.best_step) and not self._named(path):
+                shutil.rmtree(path)
+
+    def _named(self, best: Path) -> bool:
+        states = [
+            json.loads((path / "state.json").read_text())["state"]["best_step"]
+            for path in self.folder.glob("step-*")
+        ]
+        return best in [self._best_folder(step) for step in states]
+
+    def _restore(self) -> None:
+        found = newest_whole(self.folder)
+        if found is None:
+            return
+        arrays, state = found
+        self.state = TrainState(**state)
+        self.model.embeddings.packed.assign(arrays["packed"])
+        assign_dense(self.model, arrays)
+        for i, variable in enumerate(self.optimizer.variables):
+            variable.assign(arrays[f"optimizer {i}"])
+        if self.state.batch == self.steps_per_epoch:
+            self.state.epoch, self.state.batch = self.state.epoch + 1, 0
+        self.run.progress.event("resumed", step=self.state.step, epoch=self.state.epoch)
+
+    def _finish(self, total: int) -> dict[str, Any]:
+        state = self.state
+        self._best_folder(state.best_step).rename(self.folder / "best")
+        for path in [*self.folder.glob("step-*"), *self.folder.glob("best-*")]:
+            shutil.rmtree(path)
+        monitor = self.config.monitor
+        if state.finished:
+            stopped = (
+                f"Stopped at step {state.step} of {total}: {state.evaluations_since_best} "
+                f"evaluations without a better validation {monitor}. The state of step "
+                f"{state.best_step} is kept."
+            )
+        else:
+            stopped = (
+                f"Ran all {state.step} steps; the state of step {state.best_step} has the best "
+                f"validation {monitor} and is kept."
+            )
+        facts = {
+            "steps": state.step,
+            "best_step": state.best_step,
+            "monitor": monitor,
+            "stopped": stopped,
+            "evaluations": state.evaluations,
+            "examples_per_s": state.examples / state.seconds if state.seconds else None,
+            "parameters": count_parameters(self.model),
+            "tables": [
+                {"name": t.name, "rows": t.rows, "dim": self.model.embeddings.width,
+                 "parameters": t.rows * self.model.embeddings.width}
+                for t in self.model.embeddings.tables
+            ],
+        }  # fmt: skip
+        write_json(self.folder / "history.json", facts)
+        return facts
+
+
+def count_parameters(model: CTRModel) -> int:
+    """Return the number of trained weights, optimiser slots not counted."""
+    embeddings = model.embeddings
+    dense = sum(int(np.prod(variable.shape)) for variable in model.trainable_variables)
+    return dense + embeddings.num_rows * embeddings.width

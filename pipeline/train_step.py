@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One optimiser step whose cost does not depend on the size of the embedding tables."""
+
+from collections.abc import Mapping
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from models.ctr_model import CTRModel
+from models.optimizers import RowOptimizer
+from pipeline.batches import LABEL, WEIGHT
+
+Tensors = Mapping[str, tf.Tensor]
+
+
+def weighted_log_loss(labels: tf.Tensor, logits: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """Return Σ w·ℓ(y, σ(z)) / Σ w in nats; 0 when all weights are 0."""
+    losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits)
+    return tf.math.divide_no_nan(tf.reduce_sum(weights * losses), tf.reduce_sum(weights))
+
+
+class TrainStep:
+    """Looks each distinct id up once, differentiates, and writes the changed rows back.
+
+    unique ids → gather their packed rows → local gather → dense part (under XLA) → gradient of
+    each looked-up row → sum per distinct id → optimiser → scatter.
+
+    Args:
+        model: Built on a batch, its embeddings with the row optimiser's slots.
+        rows: Optimiser of the embedding rows.
+        dense: Keras optimiser of everything else.
+        table_l2: λ of the penalty λ/2·|w|² on every distinct row of the batch, 0 or more.
+        clip_norm: Largest global norm over dense gradients and summed row gradients, or None.
+        xla: Whether the dense part is compiled.
+    """
+
+    def __init__(
+        self,
+        model: CTRModel,
+        rows: RowOptimizer,
+        dense: keras.optimizers.Optimizer,
+        table_l2: float = 0.0,
+        clip_norm: float | None = None,
+        xla: bool = True,
+    ) -> None:
+        self.model = model
+        self.rows = rows
+        self.dense = dense
+        self.table_l2 = table_l2
+        self.clip_norm = clip_norm
+        self.dense.build(model.trainable_variables)
+        self._gradients = tf.function(self._dense_gradients, jit_compile=xla)
+        self._step = tf.function(self._train_step)
+
+    def __call__(self, batch: Mapping[str, np.ndarray], step: int) -> tf.Tensor:
+        """Take one step on a batch and return its loss before the step.
+
+        Args:
+            batch: Arrays by batch key, with `label` and `weight`.
+            step: Number of this step, from 1.
+        """
+        tensors = {name: tf.convert_to_tensor(array) for name, array in batch.items()}
+        return self._step(tensors, tf.constant(step, tf.float32))
+
+    def _train_step(self, batch: Tensors, step: tf.Tensor) -> tf.Tensor:
+        embeddings = self.model.embeddings
+        ids, places = tf.unique(embeddings.row_ids(batch))
+        packed = tf.gather(embeddings.packed, ids)
+        weights = packed[:, : embeddings.width]
+        looked_up = tf.gather(weights, places)
+        looked_up = tf.ensure_shape(looked_up, [self._num_ids(batch), embeddings.width])
+        loss, looked_up_gradients, dense_gradients = self._gradients(looked_up, batch)
+        row_gradients = tf.math.unsorted_segment_sum(looked_up_gradients, places, tf.shape(ids)[0])
+        if self.table_l2:
+            row_gradients += self.table_l2 * weights
+        padding = embeddings.is_padding(ids)[:, None]
+        row_gradients = tf.where(padding, 0.0, row_gradients)
+        if self.clip_norm is not None:
+            (row_gradients, *dense_gradients), _ = tf.clip_by_global_norm(
+                [row_gradients, *dense_gradients], self.clip_norm
+            )
+        updated = self.rows.update(packed, row_gradients, step)
+        embeddings.packed.value.scatter_update(tf.IndexedSlices(updated, ids))
+        self.dense.apply(dense_gradients, self.model.trainable_variables)
+        return loss
+
+    def _num_ids(self, batch: Tensors) -> int:
+        return sum(int(np.prod(batch[key].shape)) for key, _ in self.model.embeddings.columns)
+
+    def _dense_gradients(
+        self, looked_up: tf.Tensor, batch: Tensors
+    ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
+        variables = [variable.value for variable in self.model.trainable_variables]
+        labels, weights = tf.cast(batch[LABEL], tf.float32), batch[WEIGHT]
+        with tf.GradientTape() as tape:
+            tape.watch(looked_up)
+            embedded = self.model.embeddings.by_column(looked_up, batch)
+            logits = self.model.logits(embedded, batch, training=True)
+            loss = weighted_log_loss(labels, logits, weights)
+            if self.model.losses:
+                loss += tf.add_n(self.model.losses)
+        row_gradients, dense_gradients = tape.gradient(loss, [looked_up, variables])
+        return loss, row_gradients, dense_gradients

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A schema with every kind of feature, and random batches of it."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from features.schema import (
+    FIRST_UNKNOWN,
+    Categorical,
+    CategoricalList,
+    Channel,
+    FeatureSchema,
+    History,
+    Numeric,
+    Table,
+    length_key,
+    weight_key,
+)
+from models.registry import build, check, entry
+
+SCHEMA = FeatureSchema(
+    tables=(
+        Table(name="user", rows=43),
+        Table(name="item", rows=23),
+        Table(name="category", rows=11),
+        Table(name="tag", rows=9),
+        Table(name="action", rows=6),
+    ),
+    features=(
+        Categorical(name="user", table="user"),
+        Categorical(name="item", table="item"),
+        Categorical(name="category", table="category"),
+        CategoricalList(name="tags", table="tag", max_items=3),
+        CategoricalList(name="topics", table="tag", max_items=4, weighted=True),
+        Numeric(name="price"),
+        Numeric(name="age"),
+        History(
+            name="clicks",
+            channels=(
+                Channel(name="clicks_action", table="action"),  # the candidate has none
+                Channel(name="clicks_item", table="item", target="item"),
+                Channel(name="clicks_category", table="category", target="category"),
+            ),
+            max_items=5,
+        ),
+        History(
+            name="buys",
+            channels=(Channel(name="buys_item", table="item", target="item"),),
+            max_items=2,
+        ),
+    ),
+)
+WITHOUT_HISTORIES = SCHEMA.select(
+    tuple(feature.name for feature in SCHEMA.features if feature.kind != "history")
+)
+
+
+def make(kind, seed=1, **options):
+    """A model of that kind on as much of `SCHEMA` as it takes, built, weights from the seed."""
+    config = entry(kind).config(**options)
+    schema = WITHOUT_HISTORIES if check(kind, SCHEMA, config) else SCHEMA
+    keras.utils.set_random_seed(seed)
+    model = build(kind, schema, config)
+    model.build_from(random_batch(2))
+    return model
+
+
+def randomise(model, seed=5):
+    """Give every weight a value that a trained model could have; padding rows stay zero."""
+    random = np.random.default_rng(seed)
+    for variable in model.weights:
+        values = random.normal(size=variable.shape) * 0.5
+        if "variance" in variable.path:
+            values = np.abs(values) + 0.1
+        variable.assign(values)
+    packed = model.embeddings.packed.numpy()
+    packed[list(model.embeddings.offsets.values())] = 0.0
+    model.embeddings.packed.assign(packed)
+
+
+def random_batch(rows, seed=3, longest=None, lengths=None):
+    """A batch of `SCHEMA` as tensors; lengths are random unless one is given for all."""
+    random = np.random.default_rng(seed)
+    tables = {table.name: table.rows for table in SCHEMA.tables}
+    batch = {}
+
+    def bag(keys, name, places):
+        count = random.integers(0, places + 1, rows) if lengths is None else [lengths] * rows
+        batch[length_key(name)] = np.minimum(count, places).astype(np.int32)
+        real = np.arange(places) < batch[length_key(name)][:, None]
+        for key, table in keys:
+            ids = random.integers(1, tables[table], (rows, places))
+            batch[key] = np.where(real, ids, 0).astype(np.int32)
+        return real
+
+    for feature in SCHEMA.features:
+        places = getattr(feature, "max_items", None)
+        if longest and places:
+            places = longest
+        match feature.kind:
+            case "categorical":
+                ids = random.integers(1, tables[feature.table], rows)
+                batch[feature.name] = ids.astype(np.int32)
+            case "numeric":
+                batch[feature.name] = random.normal(size=rows).astype(np.float32)
+            case "list":
+                real = bag([(feature.name, feature.table)], feature.name, places)
+                if feature.weighted:
+                    weights = np.where(real, random.uniform(0.1, 2.0, real.shape), 0.0)
+                    batch[weight_key(feature.name)] = weights.astype(np.float32)
+            case "history":
+                bag([(c.name, c.table) for c in feature.channels], feature.name, places)
+    return {key: tf.constant(value) for key, value in batch.items()}
+
+
+def padded(batch, extra=7):
+    """The same rows with more empty places in every list and history."""
+    return {
+        key: tf.pad(value, [[0, 0], [0, extra]]) if value.shape.rank == 2 else value
+        for key, value in batch.items()
+    }
+
+
+def unknown(batch):
+    """The same rows with every id unknown."""
+    tables = dict(SCHEMA.id_columns())
+    return {
+        key: tf.where(value > 0, FIRST_UNKNOWN, value) if key in tables else value
+        for key, value in batch.items()
+    }
+
+
+def rows_of(batch, index):
+    """The rows at these places, in their order."""
+    return {key: tf.gather(value, index) for key, value in batch.items()}
+
+
+def joined(*batches):
+    """The rows of all batches, one after the other."""
+    return {key: tf.concat([batch[key] for batch in batches], axis=0) for key in batches[0]}
