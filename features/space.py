@@ -2,7 +2,7 @@
 """The feature space: everything that was fitted, in one folder, and what models see of it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,45 @@ from features.vocabulary import Vocabulary
 
 _VERSION = 1
 _SPECS: TypeAdapter[dict[str, FeatureSpec]] = TypeAdapter(dict[str, FeatureSpec])
+
+
+def schema_of(specs: Specs, rows_of: Callable[[str], int]) -> FeatureSchema:
+    """Return what models see of declared features.
+
+    Args:
+        specs: The declared features.
+        rows_of: Number of ids of a table by name, reserved ones included.
+    """
+    features = [feature for name in specs for feature in _features_of(name, specs)]
+    tables = (
+        Table(name=name, rows=rows_of(name))
+        for name, spec in specs.items()
+        if isinstance(spec, CategoricalSpec | BucketedSpec | DatetimeSpec)
+        and table_of(name, specs) == name
+    )
+    return FeatureSchema(tables=tuple(tables), features=tuple(features))
+
+
+def _features_of(name: str, specs: Specs) -> list[Feature]:
+    spec = specs[name]
+    match spec:
+        case NumericSpec():
+            flag = [Numeric(name=missing_flag_name(name))] if spec.missing_flag else []
+            return [Numeric(name=name), *flag]
+        case HistorySpec():
+            channels = tuple(
+                Channel(name=channel_name(name, f), table=table_of(f, specs), target=f)
+                for f in spec.of
+            )
+            return [History(name=name, channels=channels, max_items=spec.max_items)]
+        case CategoricalSpec(separator=str()):
+            weighted = spec.weight_separator is not None
+            table = table_of(name, specs)
+            return [
+                CategoricalList(name=name, table=table, max_items=spec.max_items, weighted=weighted)
+            ]
+        case _:
+            return [Categorical(name=name, table=table_of(name, specs))]
 
 
 def missing_flag_name(feature: str) -> str:
@@ -98,18 +137,7 @@ class FeatureSpace:
     @property
     def schema(self) -> FeatureSchema:
         """What models see."""
-        features = [f for name in self.specs for f in self._features(name)]
-        tables = tuple(Table(name=name, rows=self.table_rows(name)) for name in self.table_names())
-        return FeatureSchema(tables=tables, features=tuple(features))
-
-    def table_names(self) -> list[str]:
-        """Return the tables, each named after the feature that owns it, in feature order."""
-        return [
-            name
-            for name, spec in self.specs.items()
-            if isinstance(spec, CategoricalSpec | BucketedSpec | DatetimeSpec)
-            and table_of(name, self.specs) == name
-        ]
+        return schema_of(self.specs, self.table_rows)
 
     def table_rows(self, table: str) -> int:
         """Return the number of ids of a table, reserved ones included."""
@@ -122,29 +150,6 @@ class FeatureSpace:
                 return self.buckets[table].rows
             case _:
                 return self.vocabularies[table].rows
-
-    def _features(self, name: str) -> list[Feature]:
-        spec = self.specs[name]
-        match spec:
-            case NumericSpec():
-                flag = [Numeric(name=missing_flag_name(name))] if spec.missing_flag else []
-                return [Numeric(name=name), *flag]
-            case HistorySpec():
-                channels = tuple(
-                    Channel(name=channel_name(name, f), table=table_of(f, self.specs), target=f)
-                    for f in spec.of
-                )
-                return [History(name=name, channels=channels, max_items=spec.max_items)]
-            case CategoricalSpec(separator=str()):
-                weighted = spec.weight_separator is not None
-                table = table_of(name, self.specs)
-                return [
-                    CategoricalList(
-                        name=name, table=table, max_items=spec.max_items, weighted=weighted
-                    )
-                ]
-            case _:
-                return [Categorical(name=name, table=table_of(name, self.specs))]
 
     def save(self, folder: Path) -> None:
         """Write `features.json`, `schema.json` and `vocabularies/<table>.parquet`."""

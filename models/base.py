@@ -72,7 +72,7 @@ class EmbeddingMLP(CTRModel):
     @staticmethod
     def problems(schema: FeatureSchema, config: EmbeddingMLPConfig) -> list[str]:
         """Return what does not fit, in plain words; empty if all does."""
-        return []
+        return [] if schema.features else ["there is no feature; name at least one in `features:`"]
 
     def history_vector(
         self, history: History, embedded: Tensors, batch: Tensors, training: bool

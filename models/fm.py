@@ -10,7 +10,7 @@ from models.ctr_model import CTRModel, ModelConfig, Tensors
 from models.layers.embeddings import EmbeddingTables
 from models.layers.interactions import FieldRows, VectorsThenLinear, pairwise_sum
 from models.layers.masking import ListPooling
-from models.lr import refused_histories
+from models.lr import problems_of_fields
 
 
 class FMConfig(ModelConfig):
@@ -69,7 +69,7 @@ class FM(CTRModel):
     @staticmethod
     def problems(schema: FeatureSchema, config: FMConfig) -> list[str]:
         """Return what does not fit, in plain words; empty if all does."""
-        return refused_histories("fm", schema)
+        return problems_of_fields("fm", schema, config.use_numeric)
 
     def logits(self, embedded: Tensors, batch: Tensors, training: bool) -> tf.Tensor:
         """Compute logits (batch,); see `CTRModel.logits`."""

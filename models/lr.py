@@ -48,17 +48,26 @@ class LR(CTRModel):
     @staticmethod
     def problems(schema: FeatureSchema, config: LRConfig) -> list[str]:
         """Return what does not fit, in plain words; empty if all does."""
-        return refused_histories("lr", schema)
+        return problems_of_fields("lr", schema)
 
     def logits(self, embedded: Tensors, batch: Tensors, training: bool) -> tf.Tensor:
         """Compute logits (batch,); see `CTRModel.logits`."""
         return self.bias + tf.squeeze(tf.add_n(self.fields(embedded, batch)), axis=1)
 
 
-def refused_histories(kind: str, schema: FeatureSchema) -> list[str]:
-    """Return one problem per history: a model of fields has no use for a sequence."""
-    return [
+def problems_of_fields(kind: str, schema: FeatureSchema, use_numeric: bool = True) -> list[str]:
+    """Return what keeps a model of fields from a schema: histories, or no field at all.
+
+    Args:
+        kind: The model's, for the message.
+        schema: Features of the model.
+        use_numeric: Whether numeric features are fields.
+    """
+    problems = [
         f"{kind} takes no history feature: `{history.name}`; leave it out with `features:` "
         "or use base or din"
         for history in schema.histories
     ]
+    if not (schema.categorical or schema.lists or (use_numeric and schema.numeric)):
+        problems.append(f"{kind} has no field: give it a categorical, list or numeric feature")
+    return problems

@@ -38,6 +38,9 @@ MODELS = {
 def entry(kind: str) -> ModelEntry:
     """Return the entry of a kind.
 
+    Args:
+        kind: One of `MODELS`.
+
     Raises:
         ValueError: There is no such kind; the message names the nearest one.
     """

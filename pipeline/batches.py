@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from features.schema import FeatureSchema, length_key, weight_key
+from features.schema import CategoricalList, FeatureSchema, History, length_key, weight_key
 
 Batch = dict[str, np.ndarray]
 LABEL, WEIGHT = "label", "weight"
@@ -19,14 +19,8 @@ LABEL, WEIGHT = "label", "weight"
 
 def list_widths(schema: FeatureSchema) -> dict[str, int]:
     """Return the padded width of every list column by batch key."""
-    widths = {}
-    for feature in schema.lists:
-        widths[feature.name] = feature.max_items
-        if feature.weighted:
-            widths[weight_key(feature.name)] = feature.max_items
-    for history in schema.histories:
-        widths |= {channel.name: history.max_items for channel in history.channels}
-    return widths
+    features = (*schema.lists, *schema.histories)
+    return {key: feature.max_items for feature in features for key in list_keys(feature)}
 
 
 def batch_keys(schema: FeatureSchema) -> list[str]:
@@ -43,13 +37,13 @@ def count_rows(folder: Path) -> int:
     return sum(pq.read_metadata(path).num_rows for path in parquet_files(folder))
 
 
-def parquet_files(folder: Path) -> list[Path]:
+def parquet_files(folder: Path, pattern: str = "*.parquet") -> list[Path]:
     """Return the Parquet files of a folder in order.
 
     Raises:
         FileNotFoundError: There is none.
     """
-    files = sorted(folder.glob("*.parquet"))
+    files = sorted(folder.glob(pattern))
     if not files:
         raise FileNotFoundError(f"{folder}: holds no Parquet file; run ingest first")
     return files
@@ -62,6 +56,7 @@ def read_batches(
     carry: Sequence[str] = (LABEL, WEIGHT),
     shuffle_seed: Sequence[int] | None = None,
     start: int = 0,
+    pattern: str = "*.parquet",
 ) -> Iterator[Batch]:
     """Yield batches of the rows in a folder; the last one holds what is left.
 
@@ -75,6 +70,7 @@ def read_batches(
         shuffle_seed: Mixes the order of row groups, and of the rows within each; the same seed
             gives the same order. None keeps the files' order.
         start: Number of the first batch to yield; those before are passed over.
+        pattern: Which files of the folder.
     """
     columns = [*batch_keys(schema), *carry]
     widths = list_widths(schema)
@@ -82,7 +78,7 @@ def read_batches(
     skip = start * batch_size
     left: list[Batch] = []
     held = 0
-    for table in _row_groups(folder, columns, rng, skip):
+    for table in _row_groups(parquet_files(folder, pattern), columns, rng, skip):
         arrays = {name: to_numpy(table[name], widths.get(name)) for name in columns}
         rows = len(table)
         position = 0
@@ -99,10 +95,10 @@ def read_batches(
 
 
 def _row_groups(
-    folder: Path, columns: list[str], rng: np.random.Generator | None, skip: int
+    paths: list[Path], columns: list[str], rng: np.random.Generator | None, skip: int
 ) -> Iterator[pa.Table]:
     """Yield row groups without their first `skip` rows in all, shuffled if `rng` is given."""
-    files = [pq.ParquetFile(path) for path in parquet_files(folder)]
+    files = [pq.ParquetFile(path) for path in paths]
     groups = [(file, i) for file in files for i in range(file.num_row_groups)]
     order = np.arange(len(groups)) if rng is None else rng.permutation(len(groups))
     for number in order:
@@ -159,6 +155,28 @@ def pad_batch(batch: Batch, rows: int) -> Batch:
         name: np.concatenate([array, np.zeros((missing, *array.shape[1:]), array.dtype)])
         for name, array in batch.items()
     }
+
+
+def trim_lists(batch: Batch, schema: FeatureSchema) -> Batch:
+    """Cut padding that no row of the batch needs.
+
+    Widths are powers of two (or the full width), so that compiled code sees few shapes.
+    """
+    trimmed = dict(batch)
+    widths = list_widths(schema)
+    for feature in (*schema.lists, *schema.histories):
+        longest = max(int(batch[length_key(feature.name)].max(initial=0)), 1)
+        width = 1 << (longest - 1).bit_length()
+        for key in list_keys(feature):
+            trimmed[key] = batch[key][:, : min(width, widths[key])]
+    return trimmed
+
+
+def list_keys(feature: CategoricalList | History) -> list[str]:
+    """Return the batch keys of a feature's padded lists."""
+    if isinstance(feature, History):
+        return [channel.name for channel in feature.channels]
+    return [feature.name, *([weight_key(feature.name)] if feature.weighted else [])]
 
 
 def prefetch(batches: Iterator[Batch], depth: int = 2) -> Iterator[Batch]:

@@ -37,9 +37,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
     Raises:
         ConfigError: With all problems, one a line: file, line, column, key path, what to do.
     """
-    document = read_yaml(path)
-    for override in overrides:
-        _override(document, override)
+    document = read_document(path, overrides)
     config, problems = parse(document)
     if config is not None:
         from pipeline.checks import find_problems  # imports TensorFlow for the models' configs
@@ -50,6 +48,18 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
     if config is None:
         raise AssertionError("a config without problems parses")
     return config
+
+
+def read_document(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the mapping in a config file with `key.path=value` overrides put in.
+
+    Raises:
+        ConfigError: The file cannot be read, or an override is not of that form.
+    """
+    document = read_yaml(path)
+    for override in overrides:
+        _override(document, override)
+    return document
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -148,12 +158,10 @@ def _existing_path(document: Any, loc: Iterable[str | int]) -> KeyPath:
     path: list[str | int] = []
     node = document
     for key in loc:
-        if (isinstance(node, dict) and key in node) or (
-            isinstance(node, list) and isinstance(key, int) and key < len(node)
-        ):
-            node = node[key]
-        else:
+        in_list = isinstance(node, list) and isinstance(key, int) and key < len(node)
+        if not in_list and not (isinstance(node, dict) and key in node):
             continue
+        node = node[key]
         path.append(key)
     return tuple(path)
 

@@ -235,3 +235,8 @@ def write_manifest(run: Run, stages: Mapping[str, Stage], extra: Mapping[str, An
         **extra,
     }
     write_json(run.folder / "manifest.json", document)
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file."""
+    return json.loads(path.read_text(encoding="utf-8"))

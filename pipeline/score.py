@@ -10,7 +10,16 @@ import tensorflow as tf
 
 from features.schema import FeatureSchema
 from models.ctr_model import CTRModel
-from pipeline.batches import LABEL, WEIGHT, Batch, batch_keys, pad_batch, prefetch, read_batches
+from pipeline.batches import (
+    LABEL,
+    WEIGHT,
+    Batch,
+    batch_keys,
+    pad_batch,
+    prefetch,
+    read_batches,
+    trim_lists,
+)
 from pipeline.config import RunConfig
 
 
@@ -34,9 +43,9 @@ class Scorer:
         def logits(embedded: Mapping[str, tf.Tensor], batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
             return tf.sigmoid(model.logits(embedded, batch, training=False))
 
-        compiled = tf.function(logits, jit_compile=xla)
+        compiled = tf.function(logits, jit_compile=xla, autograph=False)
 
-        @tf.function
+        @tf.function(autograph=False)
         def probabilities(batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
             return compiled(model.embeddings(batch), batch)
 
@@ -45,7 +54,8 @@ class Scorer:
     def __call__(self, batch: Batch) -> np.ndarray:
         """Return the probability of a click for each row, float32 (rows,)."""
         rows = len(next(iter(batch.values())))
-        padded = pad_batch({key: batch[key] for key in self._keys}, self.batch_size)
+        trimmed = trim_lists({key: batch[key] for key in self._keys}, self.schema)
+        padded = pad_batch(trimmed, self.batch_size)
         tensors = {key: tf.convert_to_tensor(array) for key, array in padded.items()}
         return self._probabilities(tensors).numpy()[:rows]
 

@@ -57,8 +57,8 @@ class SynthConfig(BaseModel, frozen=True, extra="forbid"):
 
     impressions: int = Field(200_000, ge=1, description="Rows of the log.")
     users: int = Field(5_000, ge=1, description="Users; some are more active than others.")
-    items: int = Field(2_000, ge=1, description="Items, spread evenly over the categories.")
-    categories: int = Field(40, ge=1, description="Categories of items.")
+    items: int = Field(1_000, ge=1, description="Items, spread evenly over the categories.")
+    categories: int = Field(20, ge=1, description="Categories of items.")
     days: int = Field(10, ge=1, description="Length of the log in days.")
     start: date = Field(date(2026, 1, 5), description="First day; it begins at 00:00 UTC.")
     seed: int = Field(7, ge=0, description="Same config and seed, same bytes.")
@@ -68,7 +68,7 @@ class SynthConfig(BaseModel, frozen=True, extra="forbid"):
     missing_price: float = Field(0.05, ge=0, le=1, description="Share of rows without a price.")
     missing_city: float = Field(0.1, ge=0, le=1, description="Share of rows without a city.")
     popularity_exponent: float = Field(0.8, ge=0, description="Zipf exponent within a category.")
-    base_logit: float = Field(-2.9, description="Logit of a click before any effect.")
+    base_logit: float = Field(-3.0, description="Logit of a click before any effect.")
     interest_bonus: float = Field(2.6, description="Logit added inside the user's interests.")
     quality_scale: float = Field(0.6, ge=0, description="Standard deviation of quality, in logits.")
     context_effect: float = Field(0.4, description="Amplitude of device × hour, in logits.")
@@ -261,7 +261,7 @@ def _event_writer(path: Path) -> Iterator[Callable[[pa.Table], None]]:
         with path.open("w", encoding="utf-8") as file:
             yield lambda rows: file.writelines(json.dumps(row) + "\n" for row in rows.to_pylist())
     else:
-        options = pa_csv.WriteOptions(quoting_style="needed")
+        options = pa_csv.WriteOptions(quoting_style="none", quoting_header="none")
         with (
             pa.output_stream(path) as stream,
             pa_csv.CSVWriter(stream, EVENTS, write_options=options) as writer,

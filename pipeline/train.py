@@ -18,7 +18,7 @@ from features.schema import FeatureSchema
 from models.ctr_model import CTRModel
 from models.optimizers import RowAdam
 from models.registry import build
-from pipeline.batches import count_rows, prefetch, read_batches
+from pipeline.batches import count_rows, prefetch, read_batches, trim_lists
 from pipeline.checkpoint import load_arrays, newest_whole, prune, save_arrays, step_folder
 from pipeline.config import RunConfig
 from pipeline.errors import Terminated, TrainingDiverged
@@ -95,11 +95,9 @@ def split_kind(model: dict[str, Any]) -> tuple[str, Any]:
 
 
 def dense_arrays(model: CTRModel) -> dict[str, np.ndarray]:
-    """Return all weights but the embedding rows, by position and name: names may repeat."""
-    return {
-        f"{i} {variable.path}": np.asarray(variable)
-        for i, variable in enumerate(_dense_variables(model))
-    }
+    """Return all weights but the embedding rows, by position: Keras' names differ by instance."""
+    variables = _dense_variables(model)
+    return {f"dense {i}": np.asarray(variable) for i, variable in enumerate(variables)}
 
 
 def _dense_variables(model: CTRModel) -> list[Any]:
@@ -109,7 +107,7 @@ def _dense_variables(model: CTRModel) -> list[Any]:
 def assign_dense(model: CTRModel, arrays: dict[str, np.ndarray]) -> None:
     """Set what `dense_arrays` returned."""
     for i, variable in enumerate(_dense_variables(model)):
-        variable.assign(arrays[f"{i} {variable.path}"])
+        variable.assign(arrays[f"dense {i}"])
 
 
 def load_best(run: Run, schema: FeatureSchema) -> CTRModel:
@@ -165,8 +163,8 @@ class Trainer:
         state = self.state
         started = time.monotonic()
         for batch in prefetch(self._batches()):
-            loss = float(self.train_step(batch, state.step + 1))
-            self._account(loss, len(batch["label"]))
+            loss = float(self.train_step(trim_lists(batch, self.schema), state.step + 1))
+            self._account(loss)
             if state.step > 1:  # the first step compiles
                 state.seconds += time.monotonic() - started
                 state.examples += len(batch["label"])
@@ -188,8 +186,7 @@ class Trainer:
             start=self.state.batch,
         )
 
-    def _account(self, loss: float, examples: int) -> None:
-        del examples
+    def _account(self, loss: float) -> None:
         state = self.state
         state.step += 1
         state.batch += 1

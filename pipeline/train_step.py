@@ -50,8 +50,8 @@ class TrainStep:
         self.table_l2 = table_l2
         self.clip_norm = clip_norm
         self.dense.build(model.trainable_variables)
-        self._gradients = tf.function(self._dense_gradients, jit_compile=xla)
-        self._step = tf.function(self._train_step)
+        self._gradients = tf.function(self._dense_gradients, jit_compile=xla, autograph=False)
+        self._step = tf.function(self._train_step, autograph=False)
 
     def __call__(self, batch: Mapping[str, np.ndarray], step: int) -> tf.Tensor:
         """Take one step on a batch and return its loss before the step.

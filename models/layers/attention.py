@@ -65,8 +65,9 @@ class AttentionPooling(keras.layers.Layer):
         self.normalisation = normalisation
 
     def build(self, query_shape: Shape, keys_shape: Shape) -> None:
-        """Create the scorer's weights."""
-        self.scorer.build(query_shape, keys_shape)
+        """Create the scorer's weights; a scorer may serve several poolings."""
+        if not self.scorer.built:
+            self.scorer.build(query_shape, keys_shape)
 
     def compute_mask(self, *_: tf.Tensor) -> None:
         """Return none: what comes out has no items to mask."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A schema with every kind of feature, and random batches of it."""
+"""A schema with every kind of feature, random batches of it, and the references' view of layers."""
 
 import keras
 import numpy as np
@@ -17,7 +17,9 @@ from features.schema import (
     length_key,
     weight_key,
 )
+from models.layers.activations import Dice, PReLU
 from models.registry import build, check, entry
+from tests.reference import mlp as reference
 
 SCHEMA = FeatureSchema(
     tables=(
@@ -139,3 +141,27 @@ def rows_of(batch, index):
 def joined(*batches):
     """The rows of all batches, one after the other."""
     return {key: tf.concat([batch[key] for batch in batches], axis=0) for key in batches[0]}
+
+
+def reference_layers(mlp):
+    """What the reference needs to know of an `MLP` with a last linear layer."""
+    hidden = [
+        reference.Layer(dense.kernel.numpy(), dense.bias.numpy(), reference_function(activation))
+        for dense, activation in zip(mlp.hidden, mlp.activations, strict=True)
+    ]
+    last = mlp.output_layer
+    return [*hidden, reference.Layer(last.kernel.numpy(), last.bias.numpy())]
+
+
+def reference_function(activation):
+    """An activation layer as a NumPy function with the layer's weights in inference."""
+    match activation:
+        case Dice():
+            weights = (activation.alpha, activation.mean, activation.variance)
+            alpha, mean, variance = (weight.numpy() for weight in weights)
+            return lambda s: reference.dice(s, alpha, mean, variance)
+        case PReLU():
+            alpha = activation.alpha.numpy()
+            return lambda s: np.where(s > 0, s, alpha * s)
+        case _:
+            return lambda s: np.maximum(s, 0)

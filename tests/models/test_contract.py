@@ -48,7 +48,6 @@ def fit(model, batch, labels, steps, learning_rate=0.03):
     optimizer = keras.optimizers.Adam(learning_rate)
     optimizer.build([*model.trainable_variables, packed])
 
-    @tf.function
     def step():
         variables = [variable.value for variable in (*model.trainable_variables, packed)]
         with tf.GradientTape() as tape:
@@ -61,8 +60,9 @@ def fit(model, batch, labels, steps, learning_rate=0.03):
         optimizer.apply(slopes, [*model.trainable_variables, packed])
         return loss
 
+    run = tf.function(step) if steps > 20 else step  # a graph takes longer to make than to run
     for _ in range(steps):
-        loss = step()
+        loss = run()
     return loss
 
 
@@ -90,10 +90,10 @@ def test_rows_without_history_and_with_unknown_ids_work(kind, longest):
 def test_half_precision_is_finite_and_near_full(kind, half_precision):
     model = make(kind)
     batch = joined(random_batch(4, lengths=0), random_batch(4))
-    logits = model(batch)
-    assert logits.dtype == tf.float32
     for slope in tf.nest.flatten(gradients(model, batch, labels_of(8))):
         assert np.isfinite(slope).all()
+    logits = model(batch)
+    assert logits.dtype == tf.float32
     keras.config.set_dtype_policy("float32")
     full = make(kind)
     for ours, theirs in zip(full.weights, model.weights, strict=True):
@@ -153,9 +153,8 @@ def test_longer_padding_changes_nothing(kind):
     embedded, wider = model.embeddings(batch), model.embeddings(padded(batch))
     keras.utils.set_random_seed(0)
     expected = model.logits(embedded, batch, training=True)
-    np.testing.assert_allclose(
-        model.logits(wider, padded(batch), training=True), expected, **CLOSE
-    )
+    logits = model.logits(wider, padded(batch), training=True)
+    np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-4)  # logits reach 80 here
 
 
 def test_a_score_does_not_depend_on_its_neighbours(kind):
@@ -219,8 +218,8 @@ def test_saved_model_equals_the_live_one_at_another_batch_size(kind, tmp_path):
         for key, value in batch.items()
     }
     module = tf.Module()
-    module.model = model
-    module.score = tf.function(lambda batch: model(batch), input_signature=[signature])
+    module.weights = [variable.value for variable in model.variables]
+    module.score = tf.function(model.__call__, input_signature=[signature])
     tf.saved_model.save(module, str(tmp_path))
     loaded = tf.saved_model.load(str(tmp_path))
     for rows in (1, 8):
@@ -254,9 +253,15 @@ def test_config_survives_json_and_refuses_other_keys(kind):
 
 
 def test_model_uses_the_features_that_its_config_names(kind):
-    names = ("item", "clicks") if not check(kind, SCHEMA, entry(kind).config()) else ("item",)
+    names = tuple(feature.name for feature in make(kind).schema.features if feature.name != "user")
     model = build(kind, SCHEMA, entry(kind).config(features=names))
     assert tuple(feature.name for feature in model.schema.features) == names
+    assert "user" not in {table.name for table in model.embeddings.tables}
+
+
+def test_a_model_without_features_is_refused(kind):
+    with pytest.raises(ValueError, match=r"has no field|there is no feature|there is none"):
+        build(kind, SCHEMA, entry(kind).config(features=()))
 
 
 def test_constructor_refuses_what_check_lists(kind):

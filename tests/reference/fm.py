@@ -16,9 +16,7 @@ def square_of_sum_form(vectors: np.ndarray) -> np.ndarray:
     return (vectors.sum(axis=0) ** 2 - (vectors**2).sum(axis=0)) / 2
 
 
-def fm_logit(
-    bias: float, weights: np.ndarray, vectors: np.ndarray, values: np.ndarray
-) -> float:
+def fm_logit(bias: float, weights: np.ndarray, vectors: np.ndarray, values: np.ndarray) -> float:
     """Rendle 2010, Eq. 1, of one row: weights and values (fields,), vectors (fields, dim)."""
     logit = bias + (weights * values).sum()
     for j in range(len(values)):

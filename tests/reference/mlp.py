@@ -5,11 +5,10 @@ from typing import NamedTuple
 import numpy as np
 
 
-def dice(
-    s: np.ndarray, alpha: np.ndarray, mean: np.ndarray, variance: np.ndarray
-) -> np.ndarray:
+def dice(s: np.ndarray, alpha: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
     """DIN paper, Eq. 9: p(s) s + (1 - p(s)) α s, with ε = 1e-8."""
-    p = 1 / (1 + np.exp(-(s - mean) / np.sqrt(variance + 1e-8)))
+    z = (s - mean) / np.sqrt(variance + 1e-8)
+    p = (1 + np.tanh(z / 2)) / 2  # the sigmoid of z without overflow
     return p * s + (1 - p) * alpha * s
 
 

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: `clickloom …`, also `python -m pipeline …`."""
+
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pipeline.errors import ConfigError, PipelineError
+
+app = typer.Typer(
+    name="clickloom",
+    help="From raw click logs to a served click-through-rate model.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="YAML file of the run.")]
+Runs = Annotated[Path, typer.Option("--runs", help="Folder of all runs.")]
+Set = Annotated[list[str], typer.Option("--set", help="Override one value: key.path=value.")]
+Date = Annotated[str | None, typer.Option("--date", help="Fills {date} in paths; names the run.")]
+RunId = Annotated[str | None, typer.Option("--run-id", help="Name of the run's folder.")]
+
+
+def main() -> None:
+    """Run the command line; exit with the code that says what went wrong."""
+    sys.exit(run_guarded(lambda: app(standalone_mode=False)))
+
+
+def run_guarded(command: Callable[[], Any]) -> int:
+    """Call a command and return its exit code; the only place that catches everything."""
+    from click.exceptions import Abort, ClickException
+
+    try:
+        code = command()
+    except PipelineError as error:
+        print_error(str(error))
+        return error.exit_code
+    except ClickException as error:
+        error.show()
+        return ConfigError.exit_code
+    except (Abort, KeyboardInterrupt):
+        print_error("interrupted; the same command continues")
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        return 0
+    except Exception:  # noqa: BLE001 - a bug must end with its own exit code
+        traceback.print_exc()
+        print_error("this is a bug in clickloom; what was finished before it stands")
+        return 1
+    return code if isinstance(code, int) else 0
+
+
+def print_error(message: str) -> None:
+    """Write an error for people to stderr."""
+    sys.stderr.write(f"clickloom: {message}\n")
+
+
+def print_result(result: dict[str, Any]) -> None:
+    """Write the result as one JSON line, the last on stdout."""
+    sys.stdout.write(json.dumps(result, allow_nan=False, default=str) + "\n")
+    sys.stdout.flush()
+
+
+def _prepare() -> Any:
+    """Set up what every command that works needs; return where it reports to."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    from pipeline.progress import default_progress
+    from pipeline.termination import watch_for_termination
+
+    watch_for_termination()
+    return default_progress()
+
+
+def _run(
+    until: str, config: Path, runs: Path, overrides: list[str], date: str | None, run_id: str | None
+) -> None:
+    progress = _prepare()
+    from pipeline.run import run
+
+    result = run(config, runs, overrides, date=date, run_id=run_id, until=until, progress=progress)  # type: ignore[arg-type]
+    print_result(result)
+
+
+@app.command()
+def run(
+    config: Config,
+    runs: Runs = Path("runs"),
+    set_: Set = [],
+    date: Date = None,
+    run_id: RunId = None,
+) -> None:
+    """Run all stages: ingest, train, evaluate, export. Finished ones are not run again."""
+    _run("export", config, runs, set_, date, run_id)
+
+
+@app.command()
+def ingest(
+    config: Config,
+    runs: Runs = Path("runs"),
+    set_: Set = [],
+    date: Date = None,
+    run_id: RunId = None,
+) -> None:
+    """Read, split, fit and encode the data."""
+    _run("ingest", config, runs, set_, date, run_id)
+
+
+@app.command()
+def train(
+    config: Config,
+    runs: Runs = Path("runs"),
+    set_: Set = [],
+    date: Date = None,
+    run_id: RunId = None,
+) -> None:
+    """Fit the model; ingest first where that is needed."""
+    _run("train", config, runs, set_, date, run_id)
+
+
+@app.command()
+def evaluate(
+    config: Config,
+    runs: Runs = Path("runs"),
+    set_: Set = [],
+    date: Date = None,
+    run_id: RunId = None,
+) -> None:
+    """Score validation and test rows and write the report."""
+    _run("evaluate", config, runs, set_, date, run_id)
+
+
+@app.command()
+def export(
+    config: Config,
+    runs: Runs = Path("runs"),
+    set_: Set = [],
+    date: Date = None,
+    run_id: RunId = None,
+) -> None:
+    """Prove and publish the served model; the same as run."""
+    _run("export", config, runs, set_, date, run_id)
+
+
+@app.command()
+def predict(
+    bundle: Annotated[Path, typer.Argument(help="Folder of an exported version.")],
+    files: Annotated[list[str], typer.Argument(help="Raw files or globs to score.")],
+    out: Annotated[Path, typer.Option("--out", help="Parquet file to write.")],
+    past: Annotated[
+        list[str], typer.Option("--past", help="Earlier files that histories need.")
+    ] = [],
+    date: Date = None,
+) -> None:
+    """Score raw files with an exported version, to Parquet, in the order of their rows."""
+    progress = _prepare()
+    from pipeline.predict import predict as score
+
+    print_result(score(bundle, files, out, progress, past, date))
+
+
+@app.command()
+def validate(config: Config, set_: Set = [], date: Date = None) -> None:
+    """Check a config against itself and the headers of its data; all problems at once."""
+    _prepare()
+    from pipeline.checks import validate_file
+
+    problems, notes = validate_file(config, set_, date)
+    for note in notes:
+        sys.stderr.write(f"note: {note}\n")
+    if problems:
+        raise ConfigError("\n".join(problems))
+    print_result({"config": str(config), "status": "valid", "notes": notes})
+
+
+@app.command()
+def init(
+    data: Annotated[Path, typer.Argument(help="CSV, TSV, JSON lines or Parquet file.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="File to write; stdout if not given.")
+    ] = None,
+) -> None:
+    """Write a starter config from a file's columns, its guesses explained in comments."""
+    from pipeline.init import starter_config
+
+    text = starter_config(data)
+    if out is None:
+        sys.stdout.write(text)
+        return
+    if out.exists():
+        raise ConfigError(f"{out}: exists already; choose another name or move it away")
+    out.write_text(text, encoding="utf-8")
+    print_result({"config": str(out)})
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of configs, for editors."""
+    _prepare()
+    from pipeline.config_schema import config_schema
+
+    sys.stdout.write(json.dumps(config_schema(), indent=2) + "\n")
+
+
+@app.command()
+def models(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
+    """List the models."""
+    _prepare()
+    from models.registry import MODELS
+
+    if as_json:
+        sys.stdout.write(
+            json.dumps({k: {"summary": e.summary, "paper": e.paper} for k, e in MODELS.items()})
+            + "\n"
+        )
+        return
+    for kind, found in MODELS.items():
+        sys.stdout.write(f"{kind:8} {found.summary} ({found.paper})\n")
+
+
+@app.command()
+def synth(
+    directory: Annotated[Path, typer.Argument(help="Folder to write to.")],
+    impressions: Annotated[int, typer.Option(help="Rows of the log.")] = 200_000,
+    seed: Annotated[int, typer.Option(help="Of all random draws.")] = 7,
+    file_format: Annotated[
+        str, typer.Option("--format", help="csv, csv.gz, jsonl or parquet.")
+    ] = "csv",
+) -> None:
+    """Write a generated click log with a planted truth."""
+    from pipeline.demo import write_log
+
+    print_result(write_log(directory, impressions, seed, file_format))
+
+
+@app.command()
+def demo(
+    runs: Runs = Path("runs"),
+    data: Annotated[Path, typer.Option(help="Folder of the data.")] = Path("data/quickstart"),
+) -> None:
+    """Generate a click log, run configs/quickstart.yaml on it, and show what came out."""
+    progress = _prepare()
+    from pipeline.demo import run_demo
+
+    print_result(run_demo(runs, data, progress))
+
+
+if __name__ == "__main__":
+    main()

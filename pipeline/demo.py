@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demonstration: a generated log, a whole run on it, and a small table of what came out."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from pydantic import ValidationError
+
+from pipeline.errors import ConfigError
+from pipeline.progress import Progress
+from pipeline.synth import EVENTS, TRUTH, SynthConfig, best_possible, write
+
+CONFIG = Path(__file__).resolve().parent.parent / "configs" / "quickstart.yaml"
+
+
+def write_log(directory: Path, impressions: int, seed: int, file_format: str) -> dict[str, Any]:
+    """Write a generated log and return what it holds, with the best possible scores.
+
+    Raises:
+        ConfigError: A size or the format is out of range.
+    """
+    try:
+        # five thousand users see 40 items each in the default log: sizes keep that proportion
+        users = max(impressions // 40, 10)
+        config = SynthConfig(impressions=impressions, users=users, seed=seed)
+        result = write(config, directory, file_format)  # type: ignore[arg-type]
+    except (ValidationError, ValueError) as error:
+        raise ConfigError(str(error)) from error
+    return result.model_dump(mode="json")
+
+
+def run_demo(runs: Path, data: Path, progress: Progress) -> dict[str, Any]:
+    """Generate the log if it is not there, run the quickstart config, print a table."""
+    if not (data / EVENTS).exists():
+        facts = write_log(data, 200_000, 7, "csv")
+        progress.event("synth", events=str(data / EVENTS), click_rate=facts["click_rate"])
+    from pipeline.run import run
+
+    files = f"data.files={data / EVENTS}"
+    result = run(CONFIG, runs, [files], progress=progress)
+    test = pq.read_table(Path(result["run_dir"]) / "evaluate" / "predictions" / "test.parquet")
+    best = best_possible(data / TRUTH, test["impression_id"].to_numpy().astype(int), test["label"])
+    result["best_possible"] = {"auc": best.auc, "log_loss": best.log_loss}
+    sys.stdout.write(_table(result))
+    return result
+
+
+def _table(result: dict[str, Any]) -> str:
+    test, best = result["metrics"]["test"], result["best_possible"]
+    speed = result["train_examples_per_s"]
+    rows = [
+        ("test AUC", f"{test['auc']:.4f}", f"best possible {best['auc']:.4f}"),
+        ("test GAUC", f"{test['gauc']:.4f}", "within users, by impressions"),
+        ("test log loss", f"{test['log_loss']:.4f}", f"best possible {best['log_loss']:.4f}"),
+        ("calibration", f"{test['calibration']:.3f}", "predicted / observed clicks"),
+        ("training", f"{speed:,.0f}" if speed else "–", "rows/s"),
+        ("served - offline", f"{result['parity_max_abs_diff']:.1e}", "largest difference"),
+        ("report", result["report"], ""),
+        ("bundle", result["export"], ""),
+    ]
+    return "".join(f"{name:18}{value:>12}  {note}".rstrip() + "\n" for name, value, note in rows)

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage 3: score validation and test rows, keep the predictions, compute exact metrics."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.metrics import evaluate as compute_metrics
+from pipeline.runs import Run, Stage, build_stage, code_fingerprint, fingerprint_of, write_json
+from pipeline.score import Scorer, carried, score_batches
+from pipeline.train import load_best, load_schema
+
+PARTS = ("valid", "test")
+_MICROSECONDS = "time_us"
+
+
+def evaluate(run: Run, trained: Stage) -> Stage:
+    """Build `evaluate/` for a run: `predictions/<part>.parquet` and `metrics.json`."""
+    relevant = {"evaluate": run.config.evaluate, "keys": run.config.keys}
+    fingerprint = fingerprint_of(relevant, trained.fingerprint, code_fingerprint())
+    return build_stage(run, run.evaluate, fingerprint, lambda folder: _evaluate(run, folder))
+
+
+def _evaluate(run: Run, folder: Path) -> dict[str, Any]:
+    schema = load_schema(run)
+    model = load_best(run, schema)
+    scorer = Scorer(model, schema, run.config.train.batch_size, run.config.train.xla)
+    (folder / "predictions").mkdir(exist_ok=True)
+    metrics = {}
+    for part in PARTS:
+        metrics[part] = _evaluate_part(
+            run, scorer, part, folder / "predictions" / f"{part}.parquet"
+        )
+        shown = {key: metrics[part][key] for key in ("rows", "auc", "gauc", "log_loss")}
+        run.progress.event("evaluated", part=part, **shown)
+    write_json(folder / "metrics.json", metrics)
+    return {"metrics": metrics}
+
+
+def _evaluate_part(run: Run, scorer: Scorer, part: str, path: Path) -> dict[str, Any]:
+    config = run.config
+    columns = ["row_id", *carried(config), *(f"key:{column}" for column in config.keys)]
+    kept: dict[str, list[np.ndarray]] = {name: [] for name in (*carried(config), "score")}
+    writer = None
+    try:
+        for batch, scores in score_batches(scorer, run.dataset / part, columns):
+            table = pa.table({**{name: batch[name] for name in columns}, "score": scores})
+            table = table.rename_columns([n.removeprefix("key:") for n in table.column_names])
+            writer = writer or pq.ParquetWriter(path, table.schema, compression="zstd")
+            writer.write_table(table)
+            for name, parts in kept.items():
+                parts.append(scores if name == "score" else batch[name])
+    finally:
+        if writer:
+            writer.close()
+    arrays = {name: np.concatenate(parts) for name, parts in kept.items()}
+    return compute_metrics(
+        arrays["label"],
+        arrays["score"],
+        arrays["weight"],
+        arrays.get("group"),
+        bins=config.evaluate.bins,
+    )

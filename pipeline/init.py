@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A starter config from a file's columns, each guess with its reason."""
+
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.config import DataConfig, EngineConfig
+from pipeline.engine import open_engine
+from pipeline.errors import InputRejected
+from pipeline.sources.files import find_files, inspect
+from pipeline.sources.scan import Wanted, scan_files
+
+SAMPLE_ROWS = 10_000
+_LABELS = ("click", "clicked", "is_click", "label", "y", "target", "rating", "like")
+_TIMES = ("time", "timestamp", "ts", "datetime", "event_time", "date", "hour", "unixreviewtime")
+_USERS = ("user_id", "user", "uid", "userid", "reviewerid", "member_id", "visitor_id")
+_KEYS = ("id", "impression_id", "row_id", "event_id", "request_id")
+_SEPARATORS = ("|", "^", ";", " ")
+_FEW_VALUES = 20
+_LIST_SHARE = 0.3
+
+
+@dataclass(frozen=True)
+class ColumnGuess:
+    """What the sample shows of one column."""
+
+    name: str
+    values: list[str]
+    distinct: int
+    rows: int
+    is_list: bool
+
+    @property
+    def is_number(self) -> bool:
+        """Whether every value reads as a number."""
+        return bool(self.values) and all(_is_number(value) for value in self.values)
+
+    @property
+    def separator(self) -> str | None:
+        """The text that cuts many of the values, or None."""
+        for separator in _SEPARATORS:
+            cut = sum(separator in value for value in self.values)
+            if self.values and cut >= _LIST_SHARE * len(self.values) and separator != " ":
+                return separator
+        return None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def starter_config(path: Path) -> str:
+    """Return the YAML of a config for a data file.
+
+    Raises:
+        InputRejected: The file cannot be read or has no rows.
+    """
+    columns = _sample(path)
+    label = _named(columns, _LABELS)
+    time = _named(columns, _TIMES)
+    user = _named(columns, _USERS)
+    keys = [column.name for column in columns if column.name.lower() in _KEYS]
+    lines = [
+        f"# Starter config for {path.name}: every guess below is from the first",
+        f"# {columns[0].rows:,} rows. Check it, then: clickloom validate THIS_FILE",
+        f"name: {re.sub(r'[^A-Za-z0-9_.-]', '_', path.name.split('.')[0])}",
+        "data:",
+        f"  files: {_quoted(str(path))}",
+        *_label_lines(label),
+        *_time_lines(time),
+        *_entity_lines(user),
+        f"keys: [{', '.join(_quoted(key) for key in keys)}]  # carried to predictions",
+        *_split_lines(time),
+        "features:",
+    ]
+    used = {column.name for column in (label, time) if column} | set(keys)
+    features = [column for column in columns if column.name not in used]
+    for column in features:
+        lines += _feature_lines(column)
+    if time and _time_options(time):
+        lines += _time_features(time)
+    lines += _model_lines(user, time, features, label)
+    return "\n".join(lines) + "\n"
+
+
+def _sample(path: Path) -> list[ColumnGuess]:
+    config = DataConfig(files=(str(path),))
+    file = inspect(find_files(config)[0], config)
+    names = file.columns or tuple(_json_keys(file.path))
+    with (
+        tempfile.TemporaryDirectory(prefix="clickloom-") as work,
+        open_engine(EngineConfig(), Path(work) / "engine") as connection,
+    ):
+        scan = next(scan_files(connection, [file], config, [Wanted(name) for name in names]))
+        table = scan.table.limit(SAMPLE_ROWS).to_pyarrow()
+    if not len(table):
+        raise InputRejected(f"{path}: has no rows to guess from")
+    return [_guess(name, table[name]) for name in names]
+
+
+def _json_keys(path: Path) -> list[str]:
+    import json
+
+    with pa.input_stream(str(path), compression="detect") as stream:
+        head = stream.read(1 << 20).decode("utf-8", "replace").splitlines()
+    keys: dict[str, None] = {}
+    for line in head:
+        try:
+            document = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(document, dict):
+            keys.update(dict.fromkeys(document))
+    return list(keys)
+
+
+def _guess(name: str, column: pa.ChunkedArray) -> ColumnGuess:
+    if pa.types.is_nested(column.type):
+        return ColumnGuess(name, [], 0, len(column), is_list=True)
+    texts = column.cast(pa.string())
+    present = texts.filter(pc.and_(texts.is_valid(), pc.not_equal(texts, "")))
+    distinct = pc.unique(present)
+    return ColumnGuess(name, present.to_pylist(), len(distinct), len(column), is_list=False)
+
+
+def _named(columns: list[ColumnGuess], names: tuple[str, ...]) -> ColumnGuess | None:
+    by_name = {column.name.lower(): column for column in columns}
+    return next((by_name[name] for name in names if name in by_name), None)
+
+
+def _quoted(text: str) -> str:
+    plain = re.fullmatch(r"[A-Za-z_][\w./-]*", text) and text.lower() not in (
+        "null",
+        "true",
+        "false",
+    )
+    return text if plain else "'" + text.replace("'", "''") + "'"
+
+
+def _label_lines(label: ColumnGuess | None) -> list[str]:
+    if label is None:
+        return ["label: {column: CHANGE_ME}  # no column is called like a label: name yours"]
+    values = sorted(set(label.values))
+    if set(values) <= {"0", "1", "0.0", "1.0"}:
+        return [f"label: {{column: {_quoted(label.name)}}}  # holds 0 and 1"]
+    shown = ", ".join(values[:6])
+    return [
+        f"label: {{column: {_quoted(label.name)}, positive: '>= 4'}}"
+        f"  # holds {shown}: say which of them are positive"
+    ]
+
+
+def _time_options(time: ColumnGuess) -> str | None:
+    first = time.values[0] if time.values else ""
+    if time.is_number:
+        digits = len(first.split(".")[0].lstrip("-"))
+        if digits == 8 and re.fullmatch(r"\d\d[01]\d[0-3]\d[0-2]\d", first):
+            return "format: '%y%m%d%H'"
+        unit = {10: "s", 9: "s", 13: "ms", 12: "ms", 16: "us", 19: "ns"}.get(digits)
+        return f"unit: {unit}" if unit else None
+    iso = re.fullmatch(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}.*)?", first)
+    return "" if iso else None
+
+
+def _time_lines(time: ColumnGuess | None) -> list[str]:
+    if time is None:
+        return ["# time: {column: …}  # no column is called like a time: add it if there is one"]
+    options = _time_options(time)
+    example = time.values[0] if time.values else "nothing"
+    if options is None:
+        return [
+            f"time: {{column: {_quoted(time.name)}, format: CHANGE_ME}}"
+            f"  # holds {example}: give unit or format"
+        ]
+    extra = f", {options}" if options else ""
+    return [f"time: {{column: {_quoted(time.name)}{extra}}}  # holds {example}"]
+
+
+def _entity_lines(user: ColumnGuess | None) -> list[str]:
+    if user is None:
+        return ["# entity: …  # whose histories and GAUC: no column is called like a user"]
+    return [f"entity: {_quoted(user.name)}  # whose histories are built, and groups of GAUC"]
+
+
+def _split_lines(time: ColumnGuess | None) -> list[str]:
+    if time is None:
+        return [
+            "split: {kind: hash, valid: 0.1, test: 0.1}  # no time: split at random, but stably"
+        ]
+    return ["split: {kind: time, valid: 0.1, test: 0.1}  # train on the past, test on the newest"]
+
+
+def _feature_lines(column: ColumnGuess) -> list[str]:
+    name = re.sub(r"[^A-Za-z0-9_]", "_", column.name)
+    name = name if re.match(r"[A-Za-z]", name) else f"f_{name}"
+    other = "" if name == column.name else f", column: {_quoted(column.name)}"
+    if column.is_list:
+        return [f"  {name}: {{kind: categorical, separator: '|'{other}}}  # a list in the file"]
+    if not column.values:
+        return [f"  # {name}: left out, it is empty in the sample"]
+    if column.separator:
+        shown = f"e.g. {column.values[0][:30]}"
+        return [
+            f"  {name}: {{kind: categorical, separator: '{column.separator}'{other}}}  # {shown}"
+        ]
+    whole = column.is_number and all(value.lstrip("-").isdecimal() for value in column.values)
+    looks_like_id = re.search(r"(^|_)id$", column.name.lower()) is not None
+    if column.is_number and not looks_like_id and (not whole or column.distinct > _FEW_VALUES):
+        return [f"  {name}: {{kind: numeric{other}}}  # numbers, {column.distinct:,} distinct"]
+    rare = ", min_count: 2" if column.distinct > _FEW_VALUES else ""
+    return [f"  {name}: {{kind: categorical{rare}{other}}}  # {column.distinct:,} distinct values"]
+
+
+def _time_features(time: ColumnGuess) -> list[str]:
+    options = _time_options(time)
+    extra = f", {options}" if options else ""
+    column = _quoted(time.name)
+    return [
+        f"  {part}: {{kind: datetime, column: {column}{extra}, part: {part}}}"
+        for part in ("hour", "weekday")
+    ]
+
+
+def _model_lines(
+    user: ColumnGuess | None,
+    time: ColumnGuess | None,
+    features: list[ColumnGuess],
+    label: ColumnGuess | None,
+) -> list[str]:
+    items = [c.name for c in features if re.search(r"item|product|asin|ad_|movie", c.name.lower())]
+    if user and time and items and label and items[0] != user.name:
+        item = re.sub(r"[^A-Za-z0-9_]", "_", items[0])
+        return [
+            f"  history: {{kind: history, of: [{item}]}}  # the user's past positives",
+            "model: {kind: din}  # weighs the history by the candidate; see: clickloom models",
+        ]
+    return ["model: {kind: fm}  # all pairs of features; see: clickloom models"]

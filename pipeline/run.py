@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A whole run: ingest, train, evaluate, export, report."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from ruamel.yaml import YAML
+
+from pipeline.config import RunConfig
+from pipeline.config_file import load_config
+from pipeline.errors import GateFailed, InputRejected, PipelineError
+from pipeline.evaluate import evaluate
+from pipeline.export import export
+from pipeline.ingest import ingest
+from pipeline.progress import JsonLines, Progress
+from pipeline.report import render_report
+from pipeline.runs import (
+    Run,
+    Stage,
+    code_fingerprint,
+    environment,
+    fingerprint_of,
+    locked,
+    read_json,
+    write_json,
+    write_manifest,
+    write_text,
+)
+from pipeline.termination import termination_checked
+from pipeline.train import train
+
+StageName = Literal["ingest", "train", "evaluate", "export"]
+STAGES: tuple[StageName, ...] = ("ingest", "train", "evaluate", "export")
+_RESULT_METRICS = ("auc", "gauc", "log_loss", "ne", "calibration")
+
+
+def run(
+    config: str | Path,
+    runs: str | Path = "runs",
+    overrides: Sequence[str] = (),
+    *,
+    date: str | None = None,
+    run_id: str | None = None,
+    until: StageName = "export",
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Run a config's stages; those that are up to date are not run again.
+
+    Args:
+        config: YAML file.
+        runs: Folder of all runs.
+        overrides: `key.path=value` texts.
+        date: Fills `{date}` in paths, and names the run.
+        run_id: Name of the run's folder; the date, or `main`, when not given.
+        until: Last stage to run.
+        progress: Where to report to; JSON lines on stderr when not given.
+
+    Returns:
+        The result that the command line prints as its last line.
+
+    Raises:
+        PipelineError: One of its kinds, which says what went wrong; see `pipeline.errors`.
+    """
+    loaded = load_config(Path(config), overrides)
+    folder = Path(runs) / loaded.name / (run_id or date or "main")
+    with locked(folder.parent):
+        folder.mkdir(parents=True, exist_ok=True)
+        _write_config(loaded, folder / "config.yaml")
+        this = Run(loaded, folder, progress or JsonLines(), date)
+        return _run_stages(this, until)
+
+
+def _run_stages(this: Run, until: StageName) -> dict[str, Any]:
+    stages: dict[str, Stage] = {}
+    error: PipelineError | None = None
+    try:
+        stages["ingest"] = ingest(this)
+        if until != "ingest":
+            with termination_checked():
+                stages["train"] = train(this, stages["ingest"])
+        if until in ("evaluate", "export"):
+            stages["evaluate"] = evaluate(this, stages["train"])
+            require_metrics(this.config, stages["evaluate"].facts["metrics"]["test"])
+        if until == "export":
+            stages["export"] = export(this, stages["train"], stages["evaluate"])
+    except (GateFailed, InputRejected) as failure:
+        error = failure
+    if "evaluate" in stages:
+        _write_report(this, stages, error)
+    result = summarize(this, stages, "failed" if error else "done")
+    write_manifest(this, stages, {"result": result, "error": str(error) if error else None})
+    if error:
+        raise error
+    return result
+
+
+def require_metrics(config: RunConfig, metrics: dict[str, Any]) -> None:
+    """Check that the metrics the config asks for are defined.
+
+    Raises:
+        InputRejected: One is undefined; the message gives the reason.
+    """
+    missing = [name for name in config.evaluate.metrics or () if metrics[name] is None]
+    if missing:
+        reasons = "; ".join(f"{name}: {metrics['undefined'].get(name)}" for name in missing)
+        raise InputRejected(f"test rows: evaluate.metrics asks for what is undefined: {reasons}")
+
+
+def summarize(this: Run, stages: dict[str, Stage], status: str) -> dict[str, Any]:
+    """Return the result line of a run."""
+    metrics = stages["evaluate"].facts["metrics"] if "evaluate" in stages else {}
+    published = stages["export"].facts if "export" in stages else None
+    return {
+        "run": this.title,
+        "run_dir": str(this.folder),
+        "status": status,
+        "rows": stages["ingest"].facts["rows"] if "ingest" in stages else None,
+        "metrics": {
+            part: {name: found[name] for name in _RESULT_METRICS} for part, found in metrics.items()
+        },
+        "report": str(this.report) if "evaluate" in stages else None,
+        "export": published["path"] if published else None,
+        "parity_max_abs_diff": published["parity"]["max_abs_diff"] if published else None,
+        "train_examples_per_s": stages["train"].facts["examples_per_s"]
+        if "train" in stages
+        else None,
+    }
+
+
+def _write_config(config: RunConfig, path: Path) -> None:
+    document = config.model_dump(mode="json")
+    aside = path.with_name(f".{path.name}.partial")
+    YAML(typ="safe", pure=True).dump(document, aside)
+    aside.replace(path)
+
+
+def report_facts(
+    this: Run, stages: dict[str, Stage], error: PipelineError | None
+) -> dict[str, Any]:
+    """Gather what the report shows; nothing is computed here."""
+    ingested, trained = stages["ingest"].facts, stages["train"].facts
+    published = stages["export"].facts if "export" in stages else {}
+    facts = {
+        "run": this.title,
+        "run_dir": str(this.folder),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "status": "gate_failed" if error else "done",
+        "verdict": verdict(stages, error),
+        "model": {
+            "kind": this.config.model["kind"],
+            "parameters": trained["parameters"],
+            "tables": trained["tables"],
+        },
+        "rows": ingested["rows"],
+        "split": ingested["split"],
+        "metrics": stages["evaluate"].facts["metrics"],
+        "training": trained,
+        "profile": read_json(this.dataset / "profile.json"),
+        "fingerprints": {
+            "data": ingested["data_fingerprint"],
+            "config": fingerprint_of(this.config),
+            "code": code_fingerprint(),
+        },
+        "environment": environment(),
+        "config_yaml": (this.folder / "config.yaml").read_text(encoding="utf-8"),
+    }
+    if published:
+        facts |= {"parity": published["parity"], "gates": published["gates"]}
+    return facts
+
+
+def verdict(stages: dict[str, Stage], error: PipelineError | None) -> str:
+    """Say in one sentence what came of the run."""
+    if error:
+        return f"Not published: {error}"
+    if "export" not in stages:
+        return "Evaluated, not exported."
+    facts = stages["export"].facts
+    return (
+        f"Published as version {facts['version']}: served and offline scores of "
+        f"{facts['parity']['rows']} rows differ by at most {facts['parity']['max_abs_diff']:.2g}."
+    )
+
+
+def _write_report(this: Run, stages: dict[str, Stage], error: PipelineError | None) -> None:
+    facts = report_facts(this, stages, error)
+    write_json(this.folder / "report.json", facts)
+    write_text(this.report, render_report(facts))
