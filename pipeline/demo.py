@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from pipeline.errors import ConfigError
 from pipeline.progress import Progress
-from pipeline.synth import EVENTS, TRUTH, SynthConfig, best_possible, write
+from pipeline.synth import SynthConfig, best_possible, write
 
 CONFIG = Path(__file__).resolve().parent.parent / "configs" / "quickstart.yaml"
 
@@ -33,15 +33,16 @@ def write_log(directory: Path, impressions: int, seed: int, file_format: str) ->
 
 def run_demo(runs: Path, data: Path, progress: Progress) -> dict[str, Any]:
     """Generate the log if it is not there, run the quickstart config, print a table."""
-    if not (data / EVENTS).exists():
+    events = data / "events.csv"
+    if not events.exists():
         facts = write_log(data, 200_000, 7, "csv")
-        progress.event("synth", events=str(data / EVENTS), click_rate=facts["click_rate"])
+        progress.event("synth", events=str(events), click_rate=facts["click_rate"])
     from pipeline.run import run
 
-    files = f"data.files={data / EVENTS}"
+    files = f"data.files={events}"
     result = run(CONFIG, runs, [files], progress=progress)
     test = pq.read_table(Path(result["run_dir"]) / "evaluate" / "predictions" / "test.parquet")
-    best = best_possible(data / TRUTH, test["impression_id"].to_numpy().astype(int), test["label"])
+    best = best_possible(data / "truth.parquet", test["impression_id"].to_numpy().astype(int), test["label"])
     result["best_possible"] = {"auc": best.auc, "log_loss": best.log_loss}
     sys.stdout.write(_table(result))
     return result
