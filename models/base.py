@@ -56,10 +56,7 @@ class EmbeddingMLP(CTRModel):
         config: EmbeddingMLPConfig,
         slot_values: Sequence[float] = (),
     ) -> None:
-        super().__init__(dtype=keras.config.floatx())
-        self.schema = schema if config.features is None else schema.select(config.features)
-        if problems := self.problems(self.schema, config):
-            raise ValueError("; ".join(problems))
+        super().__init__(schema, config)
         self.list_pooling = config.list_pooling
         self.embeddings = EmbeddingTables(
             self.schema,

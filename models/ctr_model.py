@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The base class of every model: look up rows, then compute logits from them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -26,8 +27,13 @@ class ModelConfig(BaseModel):
 class CTRModel(keras.Model):
     """A click model: `model(batch, training=False) -> logits`.
 
-    Subclasses set `embeddings` and write `logits`; nothing else. The two steps are apart because
-    training looks rows up once per distinct id and differentiates with respect to the rows.
+    Subclasses set `embeddings` and write `logits` and `problems`; nothing else. Looking up and
+    computing are apart because training looks rows up once per distinct id and differentiates
+    with respect to the rows.
+
+    Args:
+        schema: Declared features; `config.features` picks from them.
+        config: The options of the model.
 
     Call arguments:
         batch: Tensors by batch key as `features.schema` describes them, int32 ids and lengths,
@@ -36,10 +42,24 @@ class CTRModel(keras.Model):
 
     Returns:
         Logits, float32 (batch,); the sigmoid is applied once, outside.
+
+    Raises:
+        ValueError: The features do not fit; the message is that of `problems`.
     """
 
-    schema: FeatureSchema
     embeddings: EmbeddingTables
+
+    def __init__(self, schema: FeatureSchema, config: ModelConfig) -> None:
+        # a half precision policy would cast whole tables at each call
+        super().__init__(dtype=keras.config.floatx())
+        self.schema = schema if config.features is None else schema.select(config.features)
+        if problems := self.problems(self.schema, config):
+            raise ValueError("; ".join(problems))
+
+    @staticmethod
+    def problems(schema: FeatureSchema, config: Any) -> list[str]:
+        """Return what of the features does not fit, in plain words; empty if all does."""
+        raise NotImplementedError
 
     def call(self, batch: Tensors, training: bool = False) -> tf.Tensor:
         """Return logits (batch,); see the class."""
@@ -63,8 +83,3 @@ class CTRModel(keras.Model):
 def stack_numeric(schema: FeatureSchema, batch: Tensors) -> tf.Tensor:
     """Return the numeric features side by side, float32 (batch, numeric features)."""
     return tf.stack([batch[feature.name] for feature in schema.numeric], axis=1)
-
-
-def table_parameters(embeddings: EmbeddingTables) -> Sequence[tuple[str, int]]:
-    """Return (table, number of weights) pairs, in the order of the tables."""
-    return [(table.name, table.rows * embeddings.width) for table in embeddings.tables]

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Sequence
 
-import keras
 import tensorflow as tf
 from pydantic import Field
 
@@ -53,10 +52,7 @@ class FM(CTRModel):
     def __init__(
         self, schema: FeatureSchema, config: FMConfig, slot_values: Sequence[float] = ()
     ) -> None:
-        super().__init__(dtype=keras.config.floatx())
-        self.schema = schema if config.features is None else schema.select(config.features)
-        if problems := self.problems(self.schema, config):
-            raise ValueError("; ".join(problems))
+        super().__init__(schema, config)
         self.dim = config.embedding_dim
         width = self.dim + 1  # v | w
         initializer = VectorsThenLinear(config.initial_stddev)

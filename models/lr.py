@@ -36,10 +36,7 @@ class LR(CTRModel):
     def __init__(
         self, schema: FeatureSchema, config: LRConfig, slot_values: Sequence[float] = ()
     ) -> None:
-        super().__init__(dtype=keras.config.floatx())
-        self.schema = schema if config.features is None else schema.select(config.features)
-        if problems := self.problems(self.schema, config):
-            raise ValueError("; ".join(problems))
+        super().__init__(schema, config)
         zeros = keras.initializers.Zeros()
         self.embeddings = EmbeddingTables(self.schema, 1, zeros, slot_values)
         self.fields = FieldRows(self.schema, 1, zeros)

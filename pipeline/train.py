@@ -68,12 +68,8 @@ def train(run: Run, dataset: Stage) -> Stage:
 def load_schema(run: Run) -> FeatureSchema:
     """Return the features that the run's model uses."""
     text = (run.dataset / "features" / "schema.json").read_text(encoding="utf-8")
-    return model_schema(FeatureSchema.model_validate_json(text), run.config)
-
-
-def model_schema(schema: FeatureSchema, config: RunConfig) -> FeatureSchema:
-    """Return the part of a schema that the config's model uses."""
-    chosen = config.model.get("features")
+    schema = FeatureSchema.model_validate_json(text)
+    chosen = run.config.model.get("features")
     return schema.select(tuple(chosen)) if chosen else schema
 
 

@@ -68,14 +68,17 @@ class TrainStep:
         ids, places = tf.unique(embeddings.row_ids(batch))
         packed = tf.gather(embeddings.packed, ids)
         weights = packed[:, : embeddings.width]
-        looked_up = tf.gather(weights, places)
-        looked_up = tf.ensure_shape(looked_up, [self._num_ids(batch), embeddings.width])
-        loss, looked_up_gradients, dense_gradients = self._gradients(looked_up, batch)
-        row_gradients = tf.math.unsorted_segment_sum(looked_up_gradients, places, tf.shape(ids)[0])
+        # one gather per column: slicing one big gather inside XLA costs padded sums backwards
+        embedded = {
+            key: tf.gather(weights, column)
+            for key, column in embeddings.by_column(places, batch).items()
+        }
+        loss, column_gradients, dense_gradients = self._gradients(embedded, batch)
+        flat = [tf.reshape(column_gradients[key], [-1, embeddings.width]) for key in embedded]
+        row_gradients = self._sum_by_row(flat, places, ids)
         if self.table_l2:
             row_gradients += self.table_l2 * weights
-        padding = embeddings.is_padding(ids)[:, None]
-        row_gradients = tf.where(padding, 0.0, row_gradients)
+        row_gradients = tf.where(embeddings.is_padding(ids)[:, None], 0.0, row_gradients)
         if self.clip_norm is not None:
             (row_gradients, *dense_gradients), _ = tf.clip_by_global_norm(
                 [row_gradients, *dense_gradients], self.clip_norm
@@ -85,20 +88,25 @@ class TrainStep:
         self.dense.apply(dense_gradients, self.model.trainable_variables)
         return loss
 
-    def _num_ids(self, batch: Tensors) -> int:
-        return sum(int(np.prod(batch[key].shape)) for key, _ in self.model.embeddings.columns)
+    def _sum_by_row(
+        self, gradients: list[tf.Tensor], places: tf.Tensor, ids: tf.Tensor
+    ) -> tf.Tensor:
+        if not gradients:  # a model of numbers only
+            return tf.zeros([0, self.model.embeddings.width])
+        return tf.math.unsorted_segment_sum(tf.concat(gradients, 0), places, tf.shape(ids)[0])
 
     def _dense_gradients(
-        self, looked_up: tf.Tensor, batch: Tensors
-    ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
+        self, embedded: Tensors, batch: Tensors
+    ) -> tuple[tf.Tensor, dict[str, tf.Tensor], list[tf.Tensor]]:
         variables = [variable.value for variable in self.model.trainable_variables]
         labels, weights = tf.cast(batch[LABEL], tf.float32), batch[WEIGHT]
         with tf.GradientTape() as tape:
-            tape.watch(looked_up)
-            embedded = self.model.embeddings.by_column(looked_up, batch)
+            tape.watch(embedded)
             logits = self.model.logits(embedded, batch, training=True)
             loss = weighted_log_loss(labels, logits, weights)
             if self.model.losses:
                 loss += tf.add_n(self.model.losses)
-        row_gradients, dense_gradients = tape.gradient(loss, [looked_up, variables])
-        return loss, row_gradients, dense_gradients
+        column_gradients, dense_gradients = tape.gradient(
+            loss, (dict(embedded), variables), unconnected_gradients="zero"
+        )
+        return loss, column_gradients, dense_gradients

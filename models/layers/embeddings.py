@@ -38,7 +38,7 @@ class EmbeddingTables(keras.layers.Layer):
         initializer: keras.initializers.Initializer,
         slot_values: Sequence[float] = (),
     ) -> None:
-        super().__init__(name="embeddings")
+        super().__init__(name="embeddings", dtype=keras.config.floatx())
         self.columns = tuple(schema.id_columns())
         self.tables = schema.tables
         self.width = width
@@ -67,8 +67,10 @@ class EmbeddingTables(keras.layers.Layer):
 
     def call(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Look up every id column; see the class."""
-        rows = tf.gather(self.packed, self.row_ids(batch))
-        return self.by_column(rows[:, : self.width], batch)
+        weights = self.packed[:, : self.width] if self.slot_values else self.packed
+        return {
+            key: tf.gather(weights, batch[key] + self.offsets[table]) for key, table in self.columns
+        }
 
     def row_ids(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Return the stacked row of every id of the batch, int32 (all ids of all columns,).
@@ -84,29 +86,21 @@ class EmbeddingTables(keras.layers.Layer):
         position = tf.searchsorted(starts, row_ids, side="right") - 1
         return tf.equal(tf.gather(starts, position), row_ids)
 
-    def by_column(self, rows: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Cut looked-up rows (all ids, width) back into the columns that `row_ids` joined."""
-        shapes = [tf.shape(batch[key]) for key, _ in self.columns]
-        sizes = [tf.reduce_prod(shape) for shape in shapes]
-        parts = self._split(rows, sizes)
-        embedded = {}
-        for (key, _), part, shape in zip(self.columns, parts, shapes, strict=True):
-            static = [*batch[key].shape, self.width]
-            embedded[key] = tf.ensure_shape(
-                tf.reshape(part, tf.concat([shape, [self.width]], 0)), static
-            )
-        return embedded
+    def by_column(self, flat: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Cut a tensor with one entry per id, in the order of `row_ids`, into the batch's columns.
 
-    def _split(self, rows: tf.Tensor, sizes: list[tf.Tensor]) -> list[tf.Tensor]:
-        starts = [tf.constant(0), *accumulate(sizes)]
-        return [rows[start : start + size] for start, size in zip(starts, sizes, strict=False)]
+        Args:
+            flat: (all ids of all columns, …).
+            batch: The batch that `row_ids` was called on; its shapes must be static.
+        """
+        shapes = [batch[key].shape for key, _ in self.columns]
+        parts = tf.split(flat, [shape.num_elements() for shape in shapes])
+        return {
+            key: tf.reshape(part, [*shape, *flat.shape[1:]])
+            for (key, _), part, shape in zip(self.columns, parts, shapes, strict=True)
+        }
 
     def table_weights(self, table: Table) -> tf.Tensor:
         """Return the weights of one table, float32 (rows, width), without optimiser slots."""
         start = self.offsets[table.name]
         return self.packed[start : start + table.rows, : self.width]
-
-    def assign_weights(self, source: "EmbeddingTables") -> None:
-        """Copy the weights of another stack of the same tables; slots are left as they are."""
-        packed = tf.concat([source.packed[:, : self.width], self.packed[:, self.width :]], axis=1)
-        self.packed.assign(packed)
