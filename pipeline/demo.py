@@ -42,7 +42,9 @@ def run_demo(runs: Path, data: Path, progress: Progress) -> dict[str, Any]:
     files = f"data.files={events}"
     result = run(CONFIG, runs, [files], progress=progress)
     test = pq.read_table(Path(result["run_dir"]) / "evaluate" / "predictions" / "test.parquet")
-    best = best_possible(data / "truth.parquet", test["impression_id"].to_numpy().astype(int), test["label"])
+    best = best_possible(
+        data / "truth.parquet", test["impression_id"].to_numpy().astype(int), test["label"]
+    )
     result["best_possible"] = {"auc": best.auc, "log_loss": best.log_loss}
     sys.stdout.write(_table(result))
     return result

@@ -2,7 +2,7 @@
 """Batch scoring: raw files and an exported bundle to a Parquet file of scores."""
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +63,9 @@ def predict(
         open_engine(config.engine, Path(work) / "engine") as connection,
     ):
         rows, first = _read(connection, config, files, past, date)
-        total = _write(_batches(rows, first, config, serve), output, config)
+        raw = Path(work) / "rows.parquet"
+        _write_raw(rows, first, config, serve.structured_input_signature[1], raw)
+        total = _write_scores(_batches(raw, serve), output, config)
     progress.event("predict", status="done", rows=total, output=str(output))
     return {"rows": total, "output": str(output), "bundle": str(bundle)}
 
@@ -92,35 +94,40 @@ def _read(
     return rows, first
 
 
-def _batches(
-    rows: Any, first: int, config: RunConfig, serve: Any
-) -> Iterator[tuple[pa.Table, np.ndarray]]:
-    """Yield (keys, scores) of the scored rows in order."""
-    signature = serve.structured_input_signature[1]
+def _write_raw(
+    rows: Any, first: int, config: RunConfig, signature: Mapping[str, Any], path: Path
+) -> None:
+    """Write the inputs and keys of the scored rows in order, histories built."""
     with_histories = add_raw_histories(rows, config.features)
     scored = with_histories.filter(with_histories[ROW] >= first).order_by(ROW)
     inputs = [name for name in signature if name in scored.columns]
-    keys = {ROW: scored[ROW] - first} | {key_column(c): scored[key_column(c)] for c in config.keys}
-    chosen = scored.select(**keys, **{name: scored[name] for name in inputs})
-    for batch in chosen.to_pyarrow_batches(chunk_size=BATCH_ROWS):
-        table = pa.Table.from_batches([batch])
-        tensors = {name: tf.constant(array) for name, array in feed(table, signature).items()}
-        yield table.select(list(keys)), serve(**tensors)[SCORE].numpy()
+    keys = {key_column(column): scored[key_column(column)] for column in config.keys}
+    chosen = {ROW: scored[ROW] - first} | keys | {name: scored[name] for name in inputs}
+    scored.select(**chosen).to_parquet(path)
 
 
-def _write(batches: Iterator[tuple[pa.Table, np.ndarray]], output: Path, config: RunConfig) -> int:
+def _batches(raw: Path, serve: Any) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
+    """Yield rows and their scores."""
+    signature = serve.structured_input_signature[1]
+    for rows in pq.ParquetFile(raw).iter_batches(BATCH_ROWS):
+        inputs = feed(pa.Table.from_batches([rows]), signature)
+        tensors = {name: tf.constant(array) for name, array in inputs.items()}
+        yield rows, serve(**tensors)[SCORE].numpy()
+
+
+def _write_scores(
+    batches: Iterator[tuple[pa.RecordBatch, np.ndarray]], output: Path, config: RunConfig
+) -> int:
     """Write scores aside and rename; a second run replaces the file, it never appends."""
     output.parent.mkdir(parents=True, exist_ok=True)
     aside = output.with_name(f".{output.name}.partial")
-    names = ["row", *config.keys]
-    schema = pa.schema(
-        [("row", pa.int64()), *((key, pa.string()) for key in config.keys), ("score", pa.float32())]
-    )
+    keys = [(key, pa.string()) for key in config.keys]
+    schema = pa.schema([("row", pa.int64()), *keys, ("score", pa.float32())])
     total = 0
     with pq.ParquetWriter(aside, schema, compression="zstd") as writer:
-        for keys, scores in batches:
-            columns = [keys.column(i) for i in range(len(names))]
-            writer.write_table(pa.table([*columns, pa.array(scores)], schema.names).cast(schema))
+        for rows, scores in batches:
+            columns = [rows[ROW], *(rows[key_column(key)] for key in config.keys), pa.array(scores)]
+            writer.write_table(pa.table(columns, schema.names).cast(schema))
             total += len(scores)
     aside.replace(output)
     return total

@@ -1,0 +1,63 @@
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.errors import InputRejected
+from pipeline.predict import predict
+from tests.conftest import Silent
+
+
+def scored(small_run, files, output, past=()):
+    _, result, _ = small_run
+    facts = predict(
+        Path(result["export"]), [str(f) for f in files], output, Silent(), [str(p) for p in past]
+    )
+    assert facts["rows"] == pq.read_metadata(output).num_rows
+    return pd.read_parquet(output)
+
+
+def test_scoring_the_log_gives_the_offline_scores(small_run, small_log, tmp_path):
+    _, result, _ = small_run
+    found = scored(small_run, [small_log], tmp_path / "out.parquet")
+    assert list(found.columns) == ["row", "impression_id", "score"]
+    assert found["row"].tolist() == list(range(len(found)))
+    log = pd.read_csv(small_log, dtype=str)
+    assert (found["impression_id"] == log["impression_id"]).all()
+    for part in ("valid", "test"):
+        folder = Path(result["run_dir"]) / "evaluate" / "predictions"
+        offline = pd.read_parquet(folder / f"{part}.parquet")
+        served = found["score"].to_numpy()[offline["row_id"]]
+        np.testing.assert_allclose(served, offline["score"], atol=1e-6)
+
+
+def test_earlier_files_give_histories_but_are_not_scored(small_run, small_log, tmp_path):
+    log = pd.read_csv(small_log, dtype=str, keep_default_na=False)
+    log.iloc[:2500].to_csv(tmp_path / "past.csv", index=False)
+    # tomorrow's rows have no clicks yet
+    log.iloc[2500:].drop(columns="click").to_csv(tmp_path / "new.csv", index=False)
+    whole = scored(small_run, [small_log], tmp_path / "whole.parquet")
+    new = scored(
+        small_run, [tmp_path / "new.csv"], tmp_path / "new.parquet", past=[tmp_path / "past.csv"]
+    )
+    assert new["impression_id"].tolist() == log["impression_id"].iloc[2500:].tolist()
+    assert new["row"].tolist() == list(range(500))
+    # rows whose user clicked nothing among the new rows have the same history both times
+    clicked = set(log.iloc[2500:][log.iloc[2500:]["click"] == "1"]["user_id"])
+    same = ~log["user_id"].iloc[2500:].isin(clicked).to_numpy()
+    assert same.sum() > 20
+    np.testing.assert_allclose(new["score"][same], whole["score"].iloc[2500:][same], atol=1e-6)
+
+
+def test_a_second_prediction_replaces_the_first(small_run, small_log, tmp_path):
+    first = scored(small_run, [small_log], tmp_path / "out.parquet")
+    again = scored(small_run, [small_log], tmp_path / "out.parquet")
+    pd.testing.assert_frame_equal(first, again)
+    assert [p.name for p in tmp_path.iterdir()] == ["out.parquet"]
+
+
+def test_a_folder_that_is_no_bundle_is_refused(tmp_path):
+    with pytest.raises(InputRejected, match=r"expected an exported version"):
+        predict(tmp_path, ["x.csv"], tmp_path / "out.parquet", Silent())

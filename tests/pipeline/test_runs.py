@@ -1,0 +1,110 @@
+import multiprocessing
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import RunLocked
+from pipeline.runs import (
+    Run,
+    build_stage,
+    fingerprint_files,
+    fingerprint_of,
+    locked,
+    read_stage,
+    write_json,
+)
+from tests.conftest import Silent
+
+
+@pytest.fixture
+def run(tmp_path):
+    return Run(None, tmp_path / "run", Silent())
+
+
+def build(text):
+    def write(folder: Path):
+        (folder / "out.txt").write_text(text)
+        return {"text": text}
+
+    return write
+
+
+def test_a_finished_stage_is_not_built_again(run):
+    stage = build_stage(run, run.train, "f1", build("one"))
+    again = build_stage(run, run.train, "f1", lambda folder: pytest.fail("built again"))
+    assert (stage.reused, again.reused) == (False, True)
+    assert again.facts == {"text": "one"}
+
+
+def test_another_fingerprint_replaces_the_stage_as_a_whole(run):
+    build_stage(run, run.train, "f1", build("one"))
+    (run.train / "left over").write_text("x")
+    build_stage(run, run.train, "f2", build("two"))
+    assert (run.train / "out.txt").read_text() == "two"
+    assert sorted(p.name for p in run.train.iterdir()) == ["out.txt", "stage.json"]
+    assert sorted(p.name for p in run.folder.iterdir()) == ["train"]
+
+
+def test_a_failing_build_leaves_the_old_stage(run):
+    build_stage(run, run.train, "f1", build("one"))
+
+    def fail(folder):
+        (folder / "out.txt").write_text("half")
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        build_stage(run, run.train, "f2", fail)
+    assert (run.train / "out.txt").read_text() == "one"
+    assert read_stage(run.train).fingerprint == "f1"
+
+
+def test_an_interrupted_build_is_handed_what_it_left_only_for_the_same_fingerprint(run):
+    seen = []
+
+    def interrupted(folder):
+        seen.append(sorted(p.name for p in folder.iterdir()))
+        (folder / "checkpoint").write_text("x")
+        raise KeyboardInterrupt
+
+    for fingerprint in ("f1", "f1", "f2"):
+        with pytest.raises(KeyboardInterrupt):
+            build_stage(run, run.train, fingerprint, interrupted)
+    assert seen == [["fingerprint"], ["checkpoint", "fingerprint"], ["fingerprint"]]
+
+
+def test_fingerprints_follow_content_and_order_not_names_or_times(tmp_path):
+    for name, text in (("a", "1"), ("b", "2"), ("c", "1")):
+        (tmp_path / name).write_text(text)
+    one = fingerprint_files([tmp_path / "a", tmp_path / "b"])
+    assert one == fingerprint_files([tmp_path / "c", tmp_path / "b"])
+    assert one != fingerprint_files([tmp_path / "b", tmp_path / "a"])
+    assert fingerprint_of({"a": 1}, "x") != fingerprint_of({"a": 2}, "x")
+
+
+def _hold(folder, ready, done):
+    with locked(Path(folder)):
+        ready.set()
+        done.wait(20)
+
+
+def test_two_processes_never_hold_one_lock(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    ready, done = context.Event(), context.Event()
+    holder = context.Process(target=_hold, args=(str(tmp_path), ready, done))
+    holder.start()
+    try:
+        assert ready.wait(20)
+        with pytest.raises(RunLocked, match=f"held by process {holder.pid}"), locked(tmp_path):
+            pass
+    finally:
+        done.set()
+        holder.join()
+    with locked(tmp_path):  # released with its holder
+        pass
+
+
+def test_json_is_written_whole_and_without_nan(tmp_path):
+    write_json(tmp_path / "a.json", {"x": 1})
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(tmp_path / "a.json", {"x": float("nan")})
+    assert (tmp_path / "a.json").read_text() == '{\n "x": 1\n}\n'

@@ -1,0 +1,145 @@
+import shutil
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from pipeline.checkpoint import load_arrays, newest_whole
+from pipeline.config_file import load_config
+from pipeline.errors import Terminated, TrainingDiverged
+from pipeline.runs import Run, read_stage
+from pipeline.score import Scorer, score_folder
+from pipeline.train import Trainer, load_best, load_schema
+from tests.conftest import Silent
+
+
+@pytest.fixture
+def new_run(small_run, tmp_path):
+    """A run with the small data set ingested and nothing trained."""
+    config_path, result, _ = small_run
+
+    def make(*overrides):
+        config = load_config(config_path, overrides)
+        folder = tmp_path / "run"
+        if not folder.exists():
+            shutil.copytree(f"{result['run_dir']}/dataset", folder / "dataset")
+        return Run(config, folder, Silent())
+
+    return make
+
+
+def fit(run, name):
+    folder = run.folder / name
+    folder.mkdir()
+    facts = Trainer(run, folder).fit()
+    return facts, load_arrays(folder / "best")[0]
+
+
+def assert_same(left, right):
+    assert left.keys() == right.keys()
+    for name, array in left.items():
+        np.testing.assert_array_equal(array, right[name], err_msg=name)
+
+
+def test_one_seed_gives_one_model_and_another_seed_another(new_run):
+    _, first = fit(new_run(), "first")
+    _, again = fit(new_run(), "again")
+    assert_same(first, again)
+    _, other = fit(new_run("seed=8"), "other")
+    assert not np.array_equal(first["embeddings"], other["embeddings"])
+
+
+class Interrupted(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("steps", "xla"), [(1, "false"), (5, "false"), (10, "false"), (13, "true")]
+)
+def test_an_interrupted_run_continues_to_the_same_weights_to_the_bit(
+    new_run, monkeypatch, steps, xla
+):
+    run = new_run(f"train.xla={xla}", "model.dropout_rate=0.2")
+    whole_facts, whole = fit(run, "whole")
+    folder = run.folder / "killed"
+    folder.mkdir()
+    trainer = Trainer(run, folder)
+    account = trainer._account
+
+    def stop_after(loss):
+        account(loss)
+        if trainer.state.step == steps:
+            raise Interrupted
+
+    monkeypatch.setattr(trainer, "_account", stop_after)
+    with pytest.raises(Interrupted):
+        trainer.fit()
+    resumed = Trainer(run, folder)
+    facts = resumed.fit()
+    assert_same(load_arrays(folder / "best")[0], whole)
+    assert facts["steps"] == whole_facts["steps"]
+    assert facts["evaluations"] == whole_facts["evaluations"]
+
+
+def test_the_kept_state_scores_the_best_evaluation_not_the_last(new_run, monkeypatch):
+    # a rate that ruins the model after a while: the best evaluation comes early
+    run = new_run("train.learning_rate=0.3", "train.epochs=6", "train.patience=3")
+    folder = run.folder / ".train.partial"
+    folder.mkdir()
+    facts = Trainer(run, folder).fit()
+    folder.rename(run.train)
+    aucs = {entry["step"]: entry["auc"] for entry in facts["evaluations"]}
+    assert facts["best_step"] == max(aucs, key=aucs.get)
+    assert facts["steps"] > facts["best_step"]
+    assert "Stopped at step" in facts["stopped"]
+    schema = load_schema(run)
+    scorer = Scorer(load_best(run, schema), schema, 256, xla=False)
+    scored = score_folder(scorer, run.dataset / "valid", run.config)
+    assert roc_auc_score(scored.labels, scored.scores) == pytest.approx(
+        aucs[facts["best_step"]], abs=1e-9
+    )
+
+
+def test_patience_counts_evaluations_without_a_better_one(new_run):
+    run = new_run("train.learning_rate=0.3", "train.epochs=50", "train.patience=2")
+    facts, _ = fit(run, "train")
+    steps = [entry["step"] for entry in facts["evaluations"]]
+    assert steps.index(facts["best_step"]) == len(steps) - 3
+
+
+def test_a_loss_that_is_not_finite_ends_training(new_run, monkeypatch):
+    run = new_run()
+    folder = run.folder / "train"
+    folder.mkdir()
+    trainer = Trainer(run, folder)
+    monkeypatch.setattr(trainer, "train_step", lambda batch, step: float("nan"))
+    with pytest.raises(TrainingDiverged, match=r"step 1: the loss is nan.*learning_rate"):
+        trainer.fit()
+
+
+def test_termination_writes_a_checkpoint_and_says_so(new_run, monkeypatch):
+    run = new_run("train.checkpoint_steps=1000")
+    folder = run.folder / "train"
+    folder.mkdir()
+    trainer = Trainer(run, folder)
+    monkeypatch.setattr("pipeline.train.termination_requested", lambda: trainer.state.step == 2)
+    with pytest.raises(Terminated, match="stopped after step 2; a checkpoint is written"):
+        trainer.fit()
+    found = newest_whole(folder)
+    assert found is not None
+    assert found[1]["step"] == 2
+
+
+def test_score_does_not_depend_on_the_size_of_the_batch(new_run, small_run):
+    _, result, _ = small_run
+    run = new_run()
+    shutil.copytree(f"{result['run_dir']}/train", run.train)
+    assert read_stage(run.train) is not None
+    schema = load_schema(run)
+    model = load_best(run, schema)
+    scores = [
+        score_folder(Scorer(model, schema, size, xla=False), run.dataset / "test", run.config)
+        for size in (1, 7, 512)
+    ]
+    for scored in scores[1:]:
+        np.testing.assert_allclose(scored.scores, scores[0].scores, atol=1e-6)
