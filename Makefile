@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-all lint docs clean
+.PHONY: demo test test-slow lint docs clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -17,8 +17,8 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest -m "not slow"
 
-test-all: $(READY)
-	$(BIN)/python -m pytest
+test-slow: $(READY)
+	$(BIN)/python -m pytest -m slow
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -27,6 +27,9 @@ lint: $(READY)
 	$(BIN)/lint-imports
 	$(BIN)/pydoclint --quiet features models pipeline
 	$(BIN)/codespell features models pipeline tests docs configs README.md CHANGELOG.md CONTRIBUTING.md
+
+docs: $(READY)
+	$(BIN)/python -m pipeline.config_docs > docs/configuration.md
 
 clean:
 	rm -rf .venv runs data build

@@ -5,12 +5,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import ibis
+import ibis.expr.datatypes as dt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from features.hashing import bucket
 from features.history import add_history
 from features.numeric import encode_buckets, encode_numeric
+from features.raw import floor_divide
 from features.schema import FIRST_UNKNOWN, MISSING, length_key, weight_key
 from features.specs import (
     BucketedSpec,
@@ -20,6 +22,7 @@ from features.specs import (
     NumericSpec,
     channel_name,
     input_names,
+    missing_flag_name,
     table_of,
 )
 
@@ -27,8 +30,8 @@ if TYPE_CHECKING:
     from features.space import FeatureSpace
 
 
-@ibis.udf.scalar.pyarrow
-def hash_bucket(text: str, num_buckets: int) -> int:
+@ibis.udf.scalar.pyarrow(signature=((dt.string, dt.int64), dt.int64))
+def hash_bucket(text: Any, num_buckets: Any) -> Any:
     """Return Fingerprint64(text) modulo num_buckets, as `tf.strings.to_hash_bucket_fast`."""
     return pa.array(bucket(pc.fill_null(text, ""), num_buckets[0].as_py()))
 
@@ -62,26 +65,38 @@ def encode_rows(rows: Any, space: "FeatureSpace") -> Any:
     names = input_names(space.specs)
     ids = _Ids(space)
     encoded = rows
-    columns: dict[str, Any] = {}
     for feature, spec in space.specs.items():
         match spec:
             case CategoricalSpec(separator=None):
                 encoded = ids.join(encoded, names[feature], feature)
             case CategoricalSpec():
                 encoded = ids.join_list(encoded, names[feature], feature, spec.max_items)
+    columns: dict[str, Any] = {}
     for feature, spec in space.specs.items():
-        raw = encoded[names[feature]] if feature in names else None
-        columns |= _columns(feature, spec, raw, encoded, space)
+        if isinstance(spec, HistorySpec):
+            columns |= {_tie(f): encoded[names[f]] for f in spec.of}
+        else:
+            columns |= _columns(feature, spec, encoded[names[feature]], encoded, space)
     system = [name for name in rows.columns if name.startswith("_")]
     flat = encoded.select(*system, **columns)
     for feature, spec in space.specs.items():
         if isinstance(spec, HistorySpec):
-            channels = {f: channel_name(feature, f) for f in spec.of}
-            counts = counting_events(flat, feature, spec)
-            flat = add_history(flat, counts, channels, spec.max_items, spec.gap_s)
-            first = channel_name(feature, spec.of[0])
-            flat = flat.mutate({length_key(feature): flat[first].length().cast("int32")})
-    return flat
+            flat = _with_history(flat, feature, spec)
+    return flat.drop(*(name for name in columns if name.startswith("_")))
+
+
+def _with_history(flat: Any, feature: str, spec: HistorySpec) -> Any:
+    channels = {f: channel_name(feature, f) for f in spec.of}
+    counts = counting_events(flat, feature, spec)
+    # raw values order events of one moment, because served histories know no ids
+    ties = [_tie(f) for f in spec.of]
+    flat = add_history(flat, counts, channels, spec.max_items, spec.gap_s, ties)
+    length = flat[channel_name(feature, spec.of[0])].length()
+    return flat.mutate({length_key(feature): length.cast("int32")})
+
+
+def _tie(feature: str) -> str:
+    return f"_raw {feature}"
 
 
 def counting_events(rows: Any, feature: str, spec: HistorySpec) -> Any:
@@ -112,13 +127,13 @@ def _columns(
         case NumericSpec():
             numbers = {feature: encode_numeric(raw, spec, space.numbers[feature])}
             if spec.missing_flag:
-                numbers[f"{feature}_missing"] = raw.isnull().cast("float32")
+                numbers[missing_flag_name(feature)] = raw.isnull().cast("float32")
             return numbers
         case BucketedSpec():
             return {feature: encode_buckets(raw, spec, space.buckets[feature])}
         case DatetimeSpec():
             return {feature: encode_part(encoded[moment_column(raw.get_name())], spec)}
-    return {}
+    raise TypeError(f"{feature} reads no column")
 
 
 def moment_column(raw_input: str) -> str:
@@ -128,7 +143,7 @@ def moment_column(raw_input: str) -> str:
 
 def encode_part(moment: Any, spec: DatetimeSpec) -> Any:
     """Return the id of a part of a moment (int64 µs, UTC), int32; missing is 1."""
-    time = (moment / 1_000_000).floor().cast("int64").as_timestamp("s")
+    time = floor_divide(moment, 1_000).as_timestamp("ms")
     match spec.part:
         case "hour":
             value = time.hour()

@@ -6,15 +6,23 @@ Missing values: empty text, the smallest int64, NaN.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import tensorflow as tf
 
-from features.graph_moments import MISSING_INTEGER, part_of, seconds_of_count, seconds_of_text
+from features.graph_lookup import build_lookup
+from features.graph_moments import part_of, seconds_of_count, seconds_of_text
 from features.numeric import BucketFit, NumericFit
-from features.raw import NullRule
-from features.schema import FIRST_UNKNOWN, MISSING, FeatureSchema, History, length_key, weight_key
-from features.space import FeatureSpace, missing_flag_name
+from features.raw import FLOAT32_MAX, MISSING_INTEGER, NullRule
+from features.schema import (
+    FIRST_UNKNOWN,
+    MISSING,
+    PADDING,
+    FeatureSchema,
+    History,
+    length_key,
+    weight_key,
+)
+from features.space import FeatureSpace
 from features.specs import (
     BucketedSpec,
     CategoricalSpec,
@@ -22,83 +30,15 @@ from features.specs import (
     InputType,
     NumericSpec,
     RawInput,
+    channel_name,
     input_names,
+    missing_flag_name,
 )
-from features.vocabulary import Vocabulary
 
 Tensors = Mapping[str, tf.Tensor]
 _DTYPES: Mapping[InputType, tf.DType] = {
     "text": tf.string, "integer": tf.int64, "number": tf.float32, "texts": tf.string,
 }  # fmt: skip
-_ESCAPES = (("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"))
-_FLOAT32_MAX = tf.float32.max
-
-
-def escape(text: str) -> str:
-    """Write a value on one line of an asset file."""
-    for plain, written in _ESCAPES:
-        text = text.replace(plain, written)
-    return text
-
-
-class VocabularyLookup(tf.Module):
-    """Texts to ids by a vocabulary that becomes an asset of the SavedModel.
-
-    Args:
-        vocabulary: Known values.
-        path: Asset file that is written, one escaped value a line.
-    """
-
-    def __init__(self, vocabulary: Vocabulary, path: Path) -> None:
-        super().__init__()
-        self.first_known = vocabulary.first_known
-        self.num_oov = vocabulary.num_oov
-        lines = [escape(value) for value in vocabulary.values.to_pylist()]
-        self.escaped = lines != vocabulary.values.to_pylist()
-        self.table = None
-        if lines:  # an empty file cannot be a table; then every value is unknown
-            path.write_bytes("".join(line + "\n" for line in lines).encode())
-            initializer = tf.lookup.TextFileInitializer(
-                str(path),
-                key_dtype=tf.string,
-                key_index=tf.lookup.TextFileIndex.WHOLE_LINE,
-                value_dtype=tf.int64,
-                value_index=tf.lookup.TextFileIndex.LINE_NUMBER,
-            )
-            self.table = tf.lookup.StaticHashTable(initializer, default_value=-1)
-
-    def __call__(self, texts: tf.Tensor) -> tf.Tensor:
-        """Return ids, int32 of the same shape; empty text is missing."""
-        unknown = FIRST_UNKNOWN + tf.strings.to_hash_bucket_fast(texts, self.num_oov)
-        ids = unknown
-        if self.table is not None:
-            line = self.table.lookup(self._escape(texts))
-            ids = tf.where(line >= 0, line + self.first_known, unknown)
-        return _with_missing(texts, ids)
-
-    def _escape(self, texts: tf.Tensor) -> tf.Tensor:
-        if not self.escaped:
-            return texts
-        for pattern, written in (("\\\\", "\\\\\\\\"), ("\n", "\\\\n"), ("\r", "\\\\r")):
-            texts = tf.strings.regex_replace(texts, pattern, written)
-        return texts
-
-
-class HashLookup(tf.Module):
-    """Texts to ids by FarmHash Fingerprint64 modulo a number of buckets."""
-
-    def __init__(self, num_buckets: int) -> None:
-        super().__init__()
-        self.num_buckets = num_buckets
-
-    def __call__(self, texts: tf.Tensor) -> tf.Tensor:
-        """Return ids, int32 of the same shape; empty text is missing."""
-        ids = FIRST_UNKNOWN + tf.strings.to_hash_bucket_fast(texts, self.num_buckets)
-        return _with_missing(texts, ids)
-
-
-def _with_missing(texts: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-    return tf.cast(tf.where(tf.equal(texts, ""), tf.constant(MISSING, tf.int64), ids), tf.int32)
 
 
 class FeatureGraph(tf.Module):
@@ -119,21 +59,16 @@ class FeatureGraph(tf.Module):
         self.schema = schema
         self.rule = rule
         names = input_names(space.specs)
-        self.sources = {f.name: names[f.name] for f in (*schema.categorical, *schema.lists)}
-        for feature in schema.numeric:
-            self.sources[feature.name] = names[self._numeric_owner(feature.name)]
+        sources = {f.name: names[f.name] for f in schema.categorical}
+        sources |= {f.name: names[f.name] for f in schema.lists}
+        sources |= {f.name: names[self._numeric_owner(f.name)] for f in schema.numeric}
+        self.sources = sources
         self.raw = {raw.name: raw for raw in space.inputs}
-        self.lookups: dict[str, Any] = {}
-        for number, table in enumerate(t.name for t in schema.tables):
-            spec = space.specs[table]
-            if isinstance(spec, CategoricalSpec):
-                self.lookups[table] = (
-                    HashLookup(spec.hash_buckets)
-                    if spec.hash_buckets
-                    else VocabularyLookup(
-                        space.vocabularies[table], assets / f"vocabulary_{number}_{table}.txt"
-                    )
-                )
+        self.lookups = {
+            name: build_lookup(space, name, assets / f"vocabulary_{number}_{name}.txt")
+            for number, name in enumerate(table.name for table in schema.tables)
+            if isinstance(space.specs[name], CategoricalSpec)
+        }
 
     def _numeric_owner(self, name: str) -> str:
         """Return the feature whose number or missing flag `name` is."""
@@ -169,18 +104,20 @@ class FeatureGraph(tf.Module):
     def channels(self, history: History) -> dict[str, RawInput]:
         """Return the raw input that each channel of a history repeats."""
         names = input_names(self.space.specs)
-        prefix = len(history.name) + 1
-        return {c.name: self.raw[names[c.target or c.name[prefix:]]] for c in history.channels}
+        return {
+            channel.name: self.raw[names[_feature_of(history, channel.name)]]
+            for channel in history.channels
+        }
 
     def __call__(self, inputs: Tensors) -> dict[str, tf.Tensor]:
         """Encode raw inputs, as `signature` describes them, to a batch."""
         batch: dict[str, tf.Tensor] = {}
         for feature in self.schema.categorical:
             batch[feature.name] = self.ids(feature.name, inputs[self.sources[feature.name]])
-        for feature in self.schema.numeric:
-            batch[feature.name] = self._number(feature.name, inputs)
-        for feature in self.schema.lists:
-            self._list(feature.name, feature.max_items, inputs, batch)
+        for number in self.schema.numeric:
+            batch[number.name] = self._number(number.name, inputs)
+        for bag in self.schema.lists:
+            self._list(bag.name, bag.max_items, inputs, batch)
         for history in self.schema.histories:
             self._history(history, inputs, batch)
         return batch
@@ -190,27 +127,32 @@ class FeatureGraph(tf.Module):
         spec = self.space.specs[feature]
         match spec:
             case BucketedSpec():
-                return encode_buckets(values, spec, self.space.buckets[feature])
+                return encode_buckets(self._known(values), spec, self.space.buckets[feature])
             case DatetimeSpec():
                 return self._part(values, spec)
             case CategoricalSpec():
-                table = spec.table or feature
-                return self.lookups[table](self._text(values, tokens=spec.separator is None))
+                return self.lookups[spec.table or feature](self._text(values))
         raise TypeError(f"{feature} has no ids")
 
-    def _text(self, values: tf.Tensor, tokens: bool) -> tf.Tensor:
+    def _text(self, values: tf.Tensor) -> tf.Tensor:
+        """Return texts or integers as texts, empty where missing."""
         if values.dtype == tf.int64:
-            return tf.where(values == MISSING_INTEGER, "", tf.strings.as_string(values))
-        if self.rule.trim:
+            values = tf.where(values == MISSING_INTEGER, "", tf.strings.as_string(values))
+        elif self.rule.trim:
             values = tf.strings.strip(values)
-        if tokens:
-            for token in self.rule.tokens:
-                values = tf.where(tf.equal(values, token), "", values)
+        for token in self.rule.tokens:
+            values = tf.where(tf.equal(values, token), "", values)
+        return values
+
+    def _known(self, values: tf.Tensor) -> tf.Tensor:
+        """Return float32 numbers, NaN where missing."""
+        for token in self.rule.numbers:
+            values = tf.where(tf.equal(values, token), float("nan"), values)
         return values
 
     def _number(self, feature: str, inputs: Tensors) -> tf.Tensor:
         owner = self._numeric_owner(feature)
-        values = inputs[self.sources[feature]]
+        values = self._known(inputs[self.sources[feature]])
         if owner != feature:
             return tf.cast(tf.math.is_nan(values), tf.float32)
         spec = self.space.specs[owner]
@@ -221,16 +163,21 @@ class FeatureGraph(tf.Module):
     def _list(
         self, feature: str, max_items: int, inputs: Tensors, batch: dict[str, tf.Tensor]
     ) -> None:
+        """Keep the first items that are neither empty nor a null token."""
         source = self.sources[feature]
-        items = inputs[source][:, :max_items]
-        length = tf.clip_by_value(inputs[length_key(source)], 0, tf.shape(items)[1])
-        real = tf.sequence_mask(length, tf.shape(items)[1])
-        batch[feature] = tf.where(real, self.ids(feature, items), 0)
+        texts = self._text(inputs[source])
+        real = tf.sequence_mask(inputs[length_key(source)], tf.shape(texts)[1])
+        real &= tf.strings.strip(texts) != ""
+        places = tf.argsort(tf.cast(real, tf.int32), direction="DESCENDING", stable=True)
+        places = places[:, :max_items]
+        length = tf.minimum(tf.reduce_sum(tf.cast(real, tf.int32), axis=1), tf.shape(places)[1])
+        kept = tf.sequence_mask(length, tf.shape(places)[1])
+        ids = self.ids(feature, tf.gather(texts, places, batch_dims=1))
+        batch[feature] = tf.where(kept, ids, PADDING)
         batch[length_key(feature)] = length
         if weight_key(source) in inputs:
-            batch[weight_key(feature)] = tf.where(
-                real, inputs[weight_key(source)][:, :max_items], 0.0
-            )
+            weights = tf.gather(inputs[weight_key(source)], places, batch_dims=1)
+            batch[weight_key(feature)] = tf.where(kept, weights, 0.0)
 
     def _history(self, history: History, inputs: Tensors, batch: dict[str, tf.Tensor]) -> None:
         """Keep the newest events: the last `max_items` of the first `length`."""
@@ -242,29 +189,29 @@ class FeatureGraph(tf.Module):
         places = (length - kept)[:, None] + tf.range(width)
         real = tf.sequence_mask(kept, width)
         places = tf.where(real, places, 0)
-        for channel, raw in self.channels(history).items():
+        for channel in self.channels(history):
             values = tf.gather(inputs[channel], places, batch_dims=1)
-            ids = self.ids(self._feature_of(history, channel), values)
-            batch[channel] = tf.where(real, ids, 0)
-            del raw
+            ids = self.ids(_feature_of(history, channel), values)
+            batch[channel] = tf.where(real, ids, PADDING)
         batch[length_key(history.name)] = kept
-
-    @staticmethod
-    def _feature_of(history: History, channel: str) -> str:
-        return channel[len(history.name) + 1 :]
 
     def _part(self, values: tf.Tensor, spec: DatetimeSpec) -> tf.Tensor:
         if spec.unit:
             seconds, known = seconds_of_count(values, spec.unit)
+            known &= self._text(values) != ""
         else:
-            seconds, known = seconds_of_text(self._text(values, tokens=True), spec.format)
+            seconds, known = seconds_of_text(self._text(values), spec.format)
         part = part_of(seconds, spec.part)
         return tf.cast(tf.where(known, part + FIRST_UNKNOWN, MISSING), tf.int32)
 
 
+def _feature_of(history: History, channel: str) -> str:
+    return channel.removeprefix(channel_name(history.name, ""))
+
+
 def encode_numeric(values: tf.Tensor, spec: NumericSpec, fit: NumericFit) -> tf.Tensor:
     """Return the encoded float32 of raw float32 values, as `features.numeric` does."""
-    x = tf.cast(tf.clip_by_value(values, -_FLOAT32_MAX, _FLOAT32_MAX), tf.float64)
+    x = tf.cast(tf.clip_by_value(values, -FLOAT32_MAX, FLOAT32_MAX), tf.float64)
     if spec.clip:
         x = tf.clip_by_value(x, *(tf.constant(bound, tf.float64) for bound in spec.clip))
     if spec.log:
@@ -278,7 +225,7 @@ def encode_numeric(values: tf.Tensor, spec: NumericSpec, fit: NumericFit) -> tf.
 def encode_buckets(values: tf.Tensor, spec: BucketedSpec, fit: BucketFit) -> tf.Tensor:
     """Return the bucket ids of raw float32 values, as `features.numeric` does."""
     missing = tf.math.is_nan(values)
-    x = tf.cast(tf.clip_by_value(values, -_FLOAT32_MAX, _FLOAT32_MAX), tf.float64)
+    x = tf.cast(tf.clip_by_value(values, -FLOAT32_MAX, FLOAT32_MAX), tf.float64)
     x = tf.where(missing, tf.zeros_like(x), x)
     if spec.log_squared:
         logarithm = tf.math.log(tf.maximum(x, 1.0))

@@ -1,59 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0
 """Moments in a TensorFlow graph: texts and counts to seconds, seconds to parts (UTC)."""
 
-from collections.abc import Mapping
-
 import tensorflow as tf
 
-from features.moments import DEFAULTS, TimeLayout
-from features.raw import MICROSECONDS
+from features.moments import DEFAULTS, ISO_PATTERN, TimeLayout
+from features.raw import (
+    LARGEST_MOMENT,
+    MICROSECONDS,
+    MISSING_INTEGER,  # noqa: F401 - pipeline.bundle imports it from here
+)
+from features.specs import DatetimePart, TimeUnit
 
-MISSING_INTEGER = tf.int64.min
-"""What an int64 input holds where the value is missing."""
 
-
-def seconds_of_count(values: tf.Tensor, unit: str) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return seconds since 1970 of counts in a unit, int64, and whether each is known."""
-    known = values != MISSING_INTEGER
+def seconds_of_count(values: tf.Tensor, unit: TimeUnit) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return seconds since 1970 of counts in a unit, int64, and whether each is a moment."""
+    limit = LARGEST_MOMENT // MICROSECONDS.get(unit, 1)
+    known = (values >= -limit) & (values <= limit)
     per_second = 1_000_000_000 if unit == "ns" else 1_000_000 // MICROSECONDS[unit]
     return tf.math.floordiv(tf.where(known, values, 0), per_second), known
 
 
 def seconds_of_text(texts: tf.Tensor, time_format: str | None) -> tuple[tf.Tensor, tf.Tensor]:
     """Return seconds since 1970 and whether each text is a moment."""
-    offset = tf.zeros_like(texts, tf.int64)
+    texts = tf.strings.strip(texts)
     if time_format is None:
-        iso = r"^\s*(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2})(:\d{2})?(?:\.\d+)?)?\s*"
-        zone = r"(Z|[+-]\d{2}(?::?\d{2})?)?\s*$"
-        known = tf.strings.regex_full_match(texts, iso + zone)
-        texts, offset = _without_zone(tf.where(known, texts, "1970-01-01"), iso, zone)
+        known = tf.strings.regex_full_match(texts, ISO_PATTERN)
+        texts, offset = _local_and_offset(tf.where(known, texts, "1970-01-01"))
         layout = TimeLayout.of("%Y-%m-%d %H:%M:%S")
     else:
         layout = TimeLayout.of(time_format)
-        texts = tf.strings.strip(texts)
         known = tf.strings.regex_full_match(texts, layout.pattern)
+        offset = tf.zeros_like(texts, tf.int64)
     fields = {letter: _digits(texts, known, layout, letter) for letter in "YymdHMS"}
     short = fields["y"] + tf.where(fields["y"] >= 69, tf.constant(1900, tf.int64), 2000)
     year = fields["Y"] if "Y" in layout.fields else short
     days = _days_from_civil(year, fields["m"], fields["d"])
-    known &= _is_date(fields, year)
+    known &= _is_in_month(fields["d"], fields["m"], year)
     clock = (fields["H"] * 60 + fields["M"]) * 60 + fields["S"]
     return days * 86_400 + clock - offset, known
 
 
-def _without_zone(texts: tf.Tensor, iso: str, zone: str) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return ISO texts as date, space, time of 19 characters, and their zone in seconds."""
-    date = tf.strings.regex_replace(texts, iso + zone, r"\1")
-    clock = tf.strings.regex_replace(texts, iso + zone, r"\2\3")
-    hours = tf.strings.regex_replace(texts, iso + zone, r"\2")
-    seconds = tf.strings.regex_replace(texts, iso + zone, r"\3")
-    clock = tf.where(hours == "", "00:00:00", tf.where(seconds == "", hours + ":00", clock))
-    written = tf.strings.regex_replace(texts, iso + zone, r"\4")
-    digits = tf.strings.regex_replace(written, r"[^0-9]", "")
-    digits = tf.strings.substr(digits + "0000", 0, 4)
-    number = tf.strings.to_number(digits, tf.int64)
+def _local_and_offset(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return ISO moments as date, space and time to the second, and their zone in seconds."""
+    local = tf.strings.regex_replace(texts, ISO_PATTERN, r"\1")
+    length = tf.strings.length(local)
+    clock = tf.where(length == 10, " 00:00:00", tf.where(length == 16, ":00", ""))
+    zone = tf.strings.regex_replace(texts, ISO_PATTERN, r"\2")
+    digits = tf.strings.regex_replace(zone, r"[^0-9]", "")
+    number = tf.strings.to_number(tf.strings.substr(digits + "0000", 0, 4), tf.int64)
     size = (number // 100 * 60 + number % 100) * 60
-    return date + " " + clock, tf.where(tf.strings.regex_full_match(written, "-.*"), -size, size)
+    return local + clock, tf.where(tf.strings.regex_full_match(zone, "-.*"), -size, size)
 
 
 def _digits(texts: tf.Tensor, known: tf.Tensor, layout: TimeLayout, letter: str) -> tf.Tensor:
@@ -62,19 +58,16 @@ def _digits(texts: tf.Tensor, known: tf.Tensor, layout: TimeLayout, letter: str)
         return tf.fill(tf.shape(texts), tf.constant(default, tf.int64))
     start, width = layout.fields[letter]
     safe = tf.where(known, texts, "0" * (start + width))
-    return tf.strings.to_number(tf.strings.substr(safe, start, width), tf.int64)
+    digits = tf.strings.substr(safe, start, width, unit="UTF8_CHAR")
+    return tf.strings.to_number(digits, tf.int64)
 
 
-def _is_date(fields: Mapping[str, tf.Tensor], year: tf.Tensor) -> tf.Tensor:
-    month, day = fields["m"], fields["d"]
-    in_month = (month >= 1) & (month <= 12)
+def _is_in_month(day: tf.Tensor, month: tf.Tensor, year: tf.Tensor) -> tf.Tensor:
+    """Return whether months are as long as the day says; texts that match have no other flaw."""
     lengths = tf.constant([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], tf.int64)
     leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
     last = tf.gather(lengths, tf.clip_by_value(month - 1, 0, 11))
-    last += tf.cast(leap & (month == 2), tf.int64)
-    in_day = (day >= 1) & (day <= last)
-    in_clock = (fields["H"] < 24) & (fields["M"] < 60) & (fields["S"] < 60)
-    return in_month & in_day & in_clock
+    return day <= last + tf.cast(leap & (month == 2), tf.int64)
 
 
 def _days_from_civil(year: tf.Tensor, month: tf.Tensor, day: tf.Tensor) -> tf.Tensor:
@@ -97,7 +90,7 @@ def _civil_from_days(days: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return tf.where(since_march < 10, since_march + 3, since_march - 9), day
 
 
-def part_of(seconds: tf.Tensor, part: str) -> tf.Tensor:
+def part_of(seconds: tf.Tensor, part: DatetimePart) -> tf.Tensor:
     """Return a part (`features.specs.DatetimePart`) of seconds since 1970, int64."""
     days = tf.math.floordiv(seconds, 86_400)
     hour = tf.math.floordiv(tf.math.floormod(seconds, 86_400), 3_600)
@@ -111,5 +104,5 @@ def part_of(seconds: tf.Tensor, part: str) -> tf.Tensor:
             return weekday * 24 + hour
         case "month":
             return _civil_from_days(days)[0]
-        case _:
+        case "day":
             return _civil_from_days(days)[1]

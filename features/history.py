@@ -10,7 +10,12 @@ MICROSECONDS_PER_SECOND = 1_000_000
 
 
 def add_history(
-    rows: Any, counts: Any, channels: dict[str, str], max_items: int, gap_s: float = 0.0
+    rows: Any,
+    counts: Any,
+    channels: dict[str, str],
+    max_items: int,
+    gap_s: float = 0.0,
+    ties: Sequence[str] = (),
 ) -> Any:
     """Add the newest counting events before each row, oldest first.
 
@@ -25,6 +30,8 @@ def add_history(
         channels: Column of `rows` → name of the array column that is added.
         max_items: Events that are kept, the newest.
         gap_s: An event counts for a row only if event time < row time - gap, in seconds.
+        ties: Columns whose values order events of the same time, so that the order of the rows
+            does not; the channels if none are given.
 
     Returns:
         `rows` with one array column per channel, never null: events with the same time do not
@@ -34,8 +41,11 @@ def add_history(
     known = rows._entity.notnull() & rows._time.notnull()
     before = ibis.range_window(group_by="_entity", order_by="_time", preceding=(None, gap + 1))
     flags = rows.select("_row", "_entity", "_time", _counts=(counts & known).cast("int64"))
-    numbered = flags.select("_row", "_entity", _seen=flags._counts.sum().over(before).fill_null(0))
-    snapshots = _snapshots(rows.filter(counts & known), list(channels), max_items)
+    seen = flags._counts.sum().over(before).fill_null(0)
+    # the window of a row without a time reaches over everything
+    numbered = flags.select("_row", "_entity", _seen=ibis.ifelse(flags._time.isnull(), 0, seen))
+    order = ["_time", *(ties or channels), "_row"]
+    snapshots = _snapshots(rows.filter(counts & known), list(channels), order, max_items)
     past = numbered.left_join(
         snapshots,
         [numbered._entity == snapshots._entity, numbered._seen == snapshots._number],
@@ -51,10 +61,8 @@ def add_history(
     return joined.mutate(**empty).drop("_past")
 
 
-def _snapshots(events: Any, columns: Sequence[str], max_items: int) -> Any:
+def _snapshots(events: Any, columns: Sequence[str], order: Sequence[str], max_items: int) -> Any:
     """Return (entity, number of the event from 1, its last `max_items` events as structs)."""
-    # ties are ordered by what the events hold, so that the order of the rows changes nothing
-    order = ["_time", *columns, "_row"]
     last = ibis.window(group_by="_entity", order_by=order, preceding=max_items - 1, following=0)
     numbered = ibis.window(group_by="_entity", order_by=order)
     return events.select(

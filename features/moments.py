@@ -1,11 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the year, month, day … stand in a text of fixed width, for every engine alike."""
+"""How moments are written as text: patterns and positions, for every engine alike."""
 
 import re
 from dataclasses import dataclass
 
-WIDTHS = {"Y": 4, "y": 2, "m": 2, "d": 2, "H": 2, "M": 2, "S": 2, "f": 6}
+_YEAR, _MONTH, _DAY = "[0-9]{4}", "(?:0[1-9]|1[0-2])", "(?:0[1-9]|[12][0-9]|3[01])"
+_HOUR, _SIXTY = "(?:[01][0-9]|2[0-3])", "[0-5][0-9]"
+_FIELDS = {
+    "Y": (4, _YEAR), "y": (2, "[0-9]{2}"), "m": (2, _MONTH), "d": (2, _DAY), "H": (2, _HOUR),
+    "M": (2, _SIXTY), "S": (2, _SIXTY), "f": (6, "[0-9]{6}"),
+}  # fmt: skip
 DEFAULTS = {"m": "01", "d": "01", "H": "00", "M": "00", "S": "00", "f": "000000"}
+
+ISO_PATTERN = (
+    f"^({_YEAR}-{_MONTH}-{_DAY}(?:[ T]{_HOUR}:{_SIXTY}(?::{_SIXTY}(?:[.][0-9]+)?)?)?)"
+    f" ?(Z|UTC|[+-]{_HOUR}(?::?{_SIXTY})?)?$"
+)
+"""ISO 8601 (RE2): group 1 is the local date or moment, group 2 the zone, UTC if not written."""
 
 
 @dataclass(frozen=True)
@@ -13,7 +24,8 @@ class TimeLayout:
     """A strptime format of fixed width.
 
     Attributes:
-        pattern: Regular expression (RE2) that every text in this format matches.
+        pattern: Regular expression (RE2) of every text in this format; it knows no lengths of
+            months.
         fields: Start and width, in characters, by strptime letter.
     """
 
@@ -29,20 +41,21 @@ class TimeLayout:
         """
         fields: dict[str, tuple[int, int]] = {}
         pattern, position = "", 0
-        for piece in re.findall(r"%.|[^%]", time_format):
+        for piece in re.findall(r"(?s)%.?|[^%]", time_format):
             letter = piece[1:]
-            if piece == "%%" or not letter:
+            if piece == "%%" or piece[0] != "%":
                 pattern += re.escape(piece[-1])
                 position += 1
                 continue
-            if letter not in WIDTHS:
-                known = ", ".join(f"%{key}" for key in WIDTHS)
+            if letter not in _FIELDS:
+                known = ", ".join(f"%{key}" for key in _FIELDS)
                 raise ValueError(f"format {time_format!r}: {piece} is not one of {known}")
             if letter in fields:
                 raise ValueError(f"format {time_format!r}: {piece} stands twice")
-            fields[letter] = (position, WIDTHS[letter])
-            pattern += f"[0-9]{{{WIDTHS[letter]}}}"
-            position += WIDTHS[letter]
+            width, digits = _FIELDS[letter]
+            fields[letter] = (position, width)
+            pattern += digits
+            position += width
         if ("Y" in fields) == ("y" in fields):
             raise ValueError(f"format {time_format!r}: needs either %Y or %y")
         return cls(f"^{pattern}$", fields)

@@ -8,11 +8,14 @@ import ibis
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
+from features.raw import FLOAT32_MAX
 from features.schema import FIRST_UNKNOWN, MISSING
 from features.specs import BucketedSpec, NumericSpec
 
 SIGNIFICANT_DIGITS = 7
-"""Fitted statistics are rounded to what a float32 holds: sums over threads differ beyond it."""
+"""Fitted sums are rounded to what a float32 holds: over threads they differ beyond it."""
+LOWEST_BUCKET = -100
+"""Numbers below share a bucket of Criteo's rule: one outlier must not make a table of millions."""
 
 
 class NumericFit(BaseModel):
@@ -79,25 +82,28 @@ def numeric_statistics(x: Any, spec: NumericSpec) -> dict[str, Any]:
 
 def fit_numeric(spec: NumericSpec, statistics: dict[str, Any]) -> NumericFit:
     """Turn training statistics into a transform; a constant or empty column gets scale 1."""
-    mean, std, low, high = (_rounded(statistics[key]) for key in ("mean", "std", "min", "max"))
-    match spec.scale:
-        case "standard":
-            center, scale = mean or 0.0, std or 1.0
-        case "min_max":
-            center, scale = low or 0.0, ((high or 0.0) - (low or 0.0)) or 1.0
-        case _:
-            center, scale = 0.0, 1.0
+    mean, std = _rounded(statistics["mean"]), _rounded(statistics["std"])
+    low, high = statistics["min"], statistics["max"]
+    if spec.scale == "none" or low is None:
+        center, scale = 0.0, 1.0
+    elif low == high:  # the standard deviation of equal numbers need not be exactly 0
+        center, scale = low, 1.0
+    elif spec.scale == "standard":
+        center, scale = mean or 0.0, std or 1.0
+    else:
+        center, scale = low, high - low
     filled = (mean or 0.0) if spec.fill == "mean" else _transformed(spec)
+    limit = NumericFit.limit(spec)
     return NumericFit(
         center=center,
         scale=scale,
-        fill=(filled - center) / scale,
+        fill=min(max((filled - center) / scale, -limit), limit),
         mean=mean,
         std=std,
         min=low,
         max=high,
         missing=int(statistics["missing"] or 0),
-        rows=int(statistics["rows"] or 0),
+        rows=int(statistics["rows"]),
     )
 
 
@@ -108,10 +114,8 @@ def _transformed(spec: NumericSpec) -> float:
     return math.copysign(math.log1p(abs(value)), value) if spec.log else value
 
 
-def _rounded(value: Any) -> float | None:
-    if value is None or math.isnan(value):
-        return None
-    return float(f"{value:.{SIGNIFICANT_DIGITS}g}")
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.{SIGNIFICANT_DIGITS}g}")
 
 
 def encode_numeric(x: Any, spec: NumericSpec, fit: NumericFit) -> Any:
@@ -122,9 +126,9 @@ def encode_numeric(x: Any, spec: NumericSpec, fit: NumericFit) -> Any:
 
 def log_squared(x: Any) -> Any:
     """Return Criteo's bucket ⌊ln²x⌋ for x > 2, else ⌊x⌋, int64 (3 Idiots' rule of 2014)."""
-    x = x.cast("float64")
-    logarithm = ibis.greatest(x, 1.0).ln()
-    return ibis.ifelse(x > 2, logarithm * logarithm, x).floor().try_cast("int64")
+    x = x.cast("float64").clip(lower=LOWEST_BUCKET)
+    logarithm = x.clip(lower=1.0).ln()
+    return ibis.ifelse(x > 2, logarithm * logarithm, x).floor().cast("int64")
 
 
 def bucket_statistics(x: Any, spec: BucketedSpec) -> dict[str, Any]:
@@ -135,18 +139,18 @@ def bucket_statistics(x: Any, spec: BucketedSpec) -> dict[str, Any]:
         bucket = log_squared(x)
         return {"lowest": bucket.min(), "highest": bucket.max()}
     count = spec.quantiles or 2
-    return {f"q{i}": x.quantile(i / count) for i in range(1, count)}
+    return {"edges": x.quantile([i / count for i in range(1, count)])}
 
 
 def fit_buckets(spec: BucketedSpec, statistics: dict[str, Any]) -> BucketFit:
     """Turn training statistics into edges; equal quantiles make one edge."""
     if spec.log_squared:
         lowest, highest = statistics["lowest"], statistics["highest"]
-        return BucketFit(lowest=int(lowest or 0), highest=int(highest or 0))
-    edges = spec.edges if spec.edges is not None else statistics.values()
+        return BucketFit(lowest=lowest or 0, highest=highest or 0)
+    edges = spec.edges if spec.edges is not None else statistics["edges"] or ()
     # an edge is compared with float32 values, so it must be one: 0.7 as float32 is below 0.7
-    exact = {float(np.float32(edge)) for edge in edges if edge is not None}
-    return BucketFit(edges=tuple(sorted(exact)))
+    limited = (min(max(edge, -FLOAT32_MAX), FLOAT32_MAX) for edge in edges if edge is not None)
+    return BucketFit(edges=tuple(sorted({float(np.float32(edge)) for edge in limited})))
 
 
 def encode_buckets(x: Any, spec: BucketedSpec, fit: BucketFit) -> Any:

@@ -13,21 +13,41 @@ from typing import Any
 import ibis
 import ibis.expr.datatypes as dt
 
-from features.moments import DEFAULTS, TimeLayout
-from features.specs import TimeFormat
+from features.moments import DEFAULTS, ISO_PATTERN, TimeLayout
+from features.specs import TimeFormat, TimeUnit
 
-MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+MICROSECONDS: dict[TimeUnit, int] = {"s": 1_000_000, "ms": 1_000, "us": 1}
+LARGEST_MOMENT = 2**62
+"""Moments this many µs or more from 1970 are malformed: sums and differences stay in int64."""
 FLOAT32_MAX = 3.4028234663852886e38
 EXACT_IN_FLOAT64 = 2**53
+MISSING_INTEGER = -(2**63)
+"""What a served int64 input holds where the value is missing; so it is no value itself."""
 _WHOLE_NUMBER = r"^[+-]?[0-9]+$"
 
 
 @dataclass(frozen=True)
 class NullRule:
-    """Which texts mean missing, and whether white space around texts counts."""
+    """Which texts mean missing, and whether white space around texts counts.
+
+    Empty text is always missing. In a column of numbers a token that is a number, such as -1,
+    means that number.
+    """
 
     tokens: tuple[str, ...] = ("",)
     trim: bool = False
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """The tokens that are numbers."""
+        return tuple(float(token) for token in self.tokens if _is_number(token))
+
+
+def _is_number(token: str) -> bool:
+    try:
+        return abs(float(token)) <= FLOAT32_MAX
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True)
@@ -39,40 +59,73 @@ class Read:
 
 
 def read_text(column: Any, rule: NullRule) -> Read:
-    """Read an id or another text exactly; whole floats become whole numbers (42.0 is 42)."""
-    dtype = column.type()
+    """Read an id or another text exactly; whole numbers lose their point (42.0 is 42)."""
+    text, malformed = _text_of(column)
+    if rule.trim and column.type().is_string():
+        text = text.strip()
+    return Read(ibis.ifelse(_means_missing(text, rule), None, text), malformed)
+
+
+def _text_of(value: Any) -> tuple[Any, Any]:
+    """Return the exact text of a value of any type, and whether it has none (42.5, a list)."""
+    dtype = value.type()
     if dtype.is_string():
-        text = column.strip() if rule.trim else column
-        return Read(_without_tokens(text, rule), ibis.literal(False))
+        return value, ibis.literal(False)
+    if dtype.is_boolean():
+        return ibis.ifelse(value, "true", "false"), ibis.literal(False)
     if dtype.is_floating():
-        number = ibis.ifelse(column.isnan(), None, column)
+        number = value.nullif(float("nan"))
         whole = number.try_cast("int64")
         exact = (whole.cast("float64") == number) & (number.abs() <= EXACT_IN_FLOAT64)
-        value = ibis.ifelse(exact, whole, None)
-        return Read(value.cast("string"), number.notnull() & value.isnull())
-    if dtype.is_boolean():
-        return Read(ibis.ifelse(column, "true", "false"), ibis.literal(False))
-    return Read(column.cast("string"), ibis.literal(False))
+        text = ibis.ifelse(exact, whole, None).cast("string")
+        return text, number.notnull() & text.isnull()
+    if dtype.is_decimal():
+        text = value.cast("string").re_replace(r"\.0+$", "")
+        return ibis.ifelse(text.contains("."), None, text), text.contains(".").fill_null(False)
+    if dtype.is_nested() or dtype.is_binary():
+        return ibis.null("string"), value.notnull()
+    return value.cast("string"), ibis.literal(False)
+
+
+def _means_missing(text: Any, rule: NullRule) -> Any:
+    return text.isin(list(dict.fromkeys(["", *rule.tokens])))
 
 
 def read_integer(column: Any, rule: NullRule) -> Read:
     """Read a whole number that fits int64."""
-    dtype = column.type()
-    if dtype.is_integer():
-        value = column.try_cast("int64")
-        return Read(value, column.notnull() & value.isnull())
     text = read_text(column, NullRule(rule.tokens, trim=True))
-    digits = text.value.re_search(_WHOLE_NUMBER)
-    value = ibis.ifelse(digits, text.value, None).try_cast("int64")
+    if column.type().is_integer():
+        value = ibis.ifelse(text.value.notnull(), column, None).try_cast("int64")
+    else:
+        digits = text.value.re_search(_WHOLE_NUMBER)
+        value = ibis.ifelse(digits, text.value, None).try_cast("int64")
+    value = value.nullif(MISSING_INTEGER)
     return Read(value, text.malformed | (text.value.notnull() & value.isnull()))
 
 
 def read_number(column: Any, rule: NullRule) -> Read:
     """Read a float32; NaN is missing, numbers beyond its range become its largest value."""
-    number, malformed = _float64(column, rule)
-    present = number.notnull() & ~number.isnan()
-    value = ibis.ifelse(present, number, None).clip(-FLOAT32_MAX, FLOAT32_MAX).cast("float32")
-    return Read(value, malformed)
+    number = read_float64(column, rule)
+    value = number.value.clip(-FLOAT32_MAX, FLOAT32_MAX).cast("float32")
+    return Read(_without(value, rule.numbers), number.malformed)
+
+
+def read_float64(column: Any, rule: NullRule) -> Read:
+    """Read a number in double precision, infinities included; NaN is missing."""
+    dtype = column.type()
+    if dtype.is_numeric() or dtype.is_boolean():
+        number, malformed = column.cast("float64"), ibis.literal(False)
+    else:
+        text = read_text(column, NullRule(rule.tokens, trim=True))
+        number = text.value.try_cast("float64")
+        malformed = text.malformed | (text.value.notnull() & number.isnull())
+    return Read(_without(number.nullif(float("nan")), rule.numbers), malformed)
+
+
+def _without(number: Any, missing: Sequence[float]) -> Any:
+    for token in missing:
+        number = number.nullif(ibis.literal(token, number.type()))
+    return number
 
 
 def read_texts(
@@ -80,105 +133,130 @@ def read_texts(
 ) -> tuple[Read, Any | None]:
     """Read a list of texts, and the weights of its items where they have any.
 
-    Empty items are left out; a weight that is not written counts 1.
+    Empty items and null tokens are left out; a weight that is not written counts 1.
 
     Returns:
         The items, array<string> never null, and the weights, array<float32> or None.
     """
-    items = split_texts(column, separator)
-    items = items.filter(lambda item: item.notnull() & (item.strip() != ""))[:max_items]
+
+    def name(item: Any) -> Any:
+        return item.strip() if rule.trim else item
+
+    def is_real(item: Any) -> Any:
+        return item.notnull() & (item.strip() != "") & ~_means_missing(name(item), rule)
+
+    items, malformed = _items(column, separator)
     if weight_separator is None:
-        return Read(_strip_items(items, rule), ibis.literal(False)), None
-    names = items.map(lambda item: item.split(weight_separator)[0])
-    written = items.map(lambda item: item.split(weight_separator)[1])
-    weights = written.map(lambda text: text.try_cast("float32"))
-    unreadable = written.zip(weights).filter(lambda p: p["f1"].notnull() & p["f2"].isnull())
-    weights = weights.map(lambda weight: weight.fill_null(ibis.literal(1.0, "float32")))
-    return Read(_strip_items(names, rule), unreadable.length() > 0), weights
+        return Read(items.filter(is_real)[:max_items].map(name), malformed), None
+    pieces = items.filter(lambda item: item.notnull()).map(lambda i: i.split(weight_separator))
+    pieces = pieces.filter(lambda piece: is_real(piece[0]))
+    unreadable = pieces.filter(lambda p: (p.length() > 2) | _weight(p).isnull()).length() > 0
+    kept = pieces[:max_items]
+    names = kept.map(lambda piece: name(piece[0]))
+    return Read(names, malformed | unreadable), kept.map(_weight)
 
 
-def split_texts(column: Any, separator: str) -> Any:
-    """Return a list column as it is, a text column cut at `separator`; never null."""
-    dtype = column.type()
-    if dtype.is_array():
-        items = column.map(lambda item: item.cast("string"))
+def _items(column: Any, separator: str) -> tuple[Any, Any]:
+    """Return the items of a list, or of a text cut at `separator`, and whether one is no text."""
+    if not column.type().is_array():
+        text, malformed = _text_of(column)
+        items = text.split(separator)
     else:
-        items = column.cast("string").split(separator)
-    return items.fill_null(ibis.literal([], "array<string>"))
+        items = column.map(lambda item: _text_of(item)[0])
+        malformed = column.filter(lambda item: _text_of(item)[1]).length() > 0
+    empty = ibis.literal([], "array<string>")
+    return items.fill_null(empty), malformed.fill_null(False)
 
 
-def _strip_items(items: Any, rule: NullRule) -> Any:
-    return items.map(lambda item: item.strip()) if rule.trim else items
+def _weight(piece: Any) -> Any:
+    """Return the weight of an (item, weight) pair, null where it is no finite number."""
+    written = ibis.ifelse(piece.length() > 1, piece[1], "1").try_cast("float32")
+    return ibis.ifelse(written.isinf() | written.isnan(), None, written)
+
+
+def read_time(column: Any, rule: NullRule, time: TimeFormat) -> tuple[Read, Read]:
+    """Read a time feature: the count or text that the served model takes, and the moment."""
+    moment = read_moment(column, rule, time)
+    dtype = column.type()
+    if time.unit == "ns":
+        near = moment.value.between(-LARGEST_MOMENT // 1_000, LARGEST_MOMENT // 1_000)
+        served = ibis.ifelse(near, moment.value, None) * 1_000
+    elif time.unit:
+        served = floor_divide(moment.value, MICROSECONDS[time.unit])
+    elif dtype.is_timestamp() or dtype.is_date():
+        stamp = column.cast(dt.timestamp)
+        served = stamp.strftime(time.format or "%Y-%m-%d %H:%M:%S.%f")
+    else:
+        served = read_text(column, NullRule(rule.tokens, trim=True)).value
+    return Read(served, moment.malformed), moment
 
 
 def read_moment(column: Any, rule: NullRule, time: TimeFormat) -> Read:
     """Read a moment as int64 microseconds since 1970-01-01 UTC."""
     dtype = column.type()
     if dtype.is_timestamp() or dtype.is_date():
-        return Read(_microseconds(column), ibis.literal(False))
+        return Read(_microseconds(column.cast(dt.timestamp)), ibis.literal(False))
     if time.unit:
         return _read_count(column, rule, time.unit)
-    text = read_text(column, NullRule(rule.tokens, trim=True)).value
-    moment = _iso_text(text, TimeLayout.of(time.format)) if time.format else text
-    value = _microseconds(moment.try_cast(dt.timestamp))
-    return Read(value, text.notnull() & value.isnull())
+    text = read_text(column, NullRule(rule.tokens, trim=True))
+    value = _iso_moment(text.value) if time.format is None else _moment(text.value, time.format)
+    return Read(value, text.malformed | (text.value.notnull() & value.isnull()))
 
 
-def _read_count(column: Any, rule: NullRule, unit: str) -> Read:
-    if column.type().is_integer():
-        count, malformed = column.cast("int64"), ibis.literal(False)
-    else:  # fractions of a unit count: 1.5 s is 1,500,000 µs
-        count, malformed = _float64(column, rule)
-        count = count.nullif(float("nan"))
+def _read_count(column: Any, rule: NullRule, unit: TimeUnit) -> Read:
+    scale = MICROSECONDS.get(unit, 1)
+    limit = LARGEST_MOMENT // scale
+    exact = read_integer(column, rule).value
+    number = read_float64(column, rule)
+    # only what is no whole number goes through float64: 1.5 s is 1,500,000 µs
+    inexact = ibis.ifelse(number.value.abs() <= limit, number.value, None)
+    whole = ibis.coalesce(exact, inexact.floor())
+    whole = ibis.ifelse(whole.between(-limit, limit), whole, None)
     if unit == "ns":
-        value = (count / 1_000).floor().try_cast("int64")
+        value = floor_divide(whole, 1_000)
     else:
-        scale = MICROSECONDS[unit]
-        in_range = count.between(-(2**62) // scale, 2**62 // scale)
-        value = (ibis.ifelse(in_range, count, None) * scale).try_cast("int64")
-    return Read(value, malformed | (count.notnull() & value.isnull()))
+        fraction = ibis.ifelse(exact.isnull(), inexact - inexact.floor(), 0.0)
+        value = whole * scale + (fraction * scale).round().cast("int64")
+    present = exact.notnull() | number.value.notnull()
+    return Read(value, number.malformed | (present & value.isnull()))
 
 
-def _float64(column: Any, rule: NullRule) -> tuple[Any, Any]:
-    dtype = column.type()
-    if dtype.is_numeric() or dtype.is_boolean():
-        return column.cast("float64"), ibis.literal(False)
-    text = read_text(column, NullRule(rule.tokens, trim=True)).value
-    number = text.try_cast("float64")
-    return number, text.notnull() & number.isnull()
+def floor_divide(x: Any, divisor: int) -> Any:
+    """Return ⌊x / divisor⌋ of an int64 exactly; Ibis divides in float64."""
+    remainder = (x % divisor + divisor) % divisor
+    return ((x - remainder) / divisor).round().cast("int64")
 
 
-def _iso_text(text: Any, layout: TimeLayout) -> Any:
-    """Rewrite a text of fixed width as ISO 8601; null where it does not have that layout."""
+def _iso_moment(text: Any) -> Any:
+    zone = text.re_extract(ISO_PATTERN, 2).replace(":", "")
+    hours, minutes = (zone.substr(i, 2).try_cast("int64").fill_null(0) for i in (1, 3))
+    ahead = (hours * 60 + minutes) * ibis.ifelse(zone.startswith("-"), -60_000_000, 60_000_000)
+    return _microseconds(text.re_extract(ISO_PATTERN, 1).try_cast(dt.timestamp)) - ahead
+
+
+def _moment(text: Any, time_format: str) -> Any:
+    layout = TimeLayout.of(time_format)
 
     def part(letter: str) -> Any:
         if letter not in layout.fields:
             return ibis.literal(DEFAULTS[letter])
         return text.substr(*layout.fields[letter])
 
-    year = part("Y") if "Y" in layout.fields else century_of(part("y"))
+    year = part("Y") if "Y" in layout.fields else _with_century(part("y"))
     date = year + "-" + part("m") + "-" + part("d")
     clock = part("H") + ":" + part("M") + ":" + part("S") + "." + part("f")
-    return ibis.ifelse(text.re_search(layout.pattern), date + " " + clock, None)
+    iso = ibis.ifelse(text.re_search(layout.pattern), date + " " + clock, None)
+    return _microseconds(iso.try_cast(dt.timestamp))
 
 
-def century_of(year: Any) -> Any:
+def _with_century(year: Any) -> Any:
     """Complete a two-digit year as POSIX does: 69 … 99 is 19xx, 00 … 68 is 20xx."""
     return ibis.ifelse(year >= "69", ibis.literal("19"), ibis.literal("20")) + year
 
 
 def _microseconds(moment: Any) -> Any:
-    moment = moment.cast(dt.timestamp)
     seconds = moment.truncate("s").epoch_seconds().cast("int64")
     return seconds * 1_000_000 + moment.microsecond().cast("int64")
-
-
-def _without_tokens(text: Any, rule: NullRule) -> Any:
-    return (
-        text.nullif("")
-        if rule.tokens in ((), ("",))
-        else ibis.ifelse(text.isin([*rule.tokens, ""]), None, text)
-    )
 
 
 def first_malformed(reads: Sequence[tuple[str, Read]]) -> Any:

@@ -90,6 +90,16 @@ class History(_Frozen):
 Feature = Annotated[Categorical | CategoricalList | Numeric | History, Field(discriminator="kind")]
 
 
+def _id_columns(features: tuple[Feature, ...]) -> Iterator[tuple[str, str]]:
+    for feature in features:
+        match feature:
+            case Categorical() | CategoricalList():
+                yield feature.name, feature.table
+            case History():
+                for channel in feature.channels:
+                    yield channel.name, channel.table
+
+
 class FeatureSchema(_Frozen):
     """The features of a data set in a fixed order, and the tables that their ids index."""
 
@@ -105,14 +115,8 @@ class FeatureSchema(_Frozen):
         return self
 
     def id_columns(self) -> Iterator[tuple[str, str]]:
-        """Yield (batch key, table name) of every id tensor, in the order of the features."""
-        for feature in self.features:
-            match feature:
-                case Categorical() | CategoricalList():
-                    yield feature.name, feature.table
-                case History():
-                    for channel in feature.channels:
-                        yield channel.name, channel.table
+        """Return (batch key, table name) of every id tensor, in the order of the features."""
+        return _id_columns(self.features)
 
     def select(self, names: tuple[str, ...]) -> "FeatureSchema":
         """Return the schema of the named features, in this schema's order, and their tables.
@@ -124,7 +128,7 @@ class FeatureSchema(_Frozen):
         if unknown:
             raise ValueError(f"no feature named {', '.join(sorted(unknown))}")
         chosen = tuple(feature for feature in self.features if feature.name in names)
-        used = {table for _, table in FeatureSchema.model_construct(features=chosen).id_columns()}
+        used = {table for _, table in _id_columns(chosen)}
         tables = tuple(table for table in self.tables if table.name in used)
         return FeatureSchema(tables=tables, features=chosen)
 

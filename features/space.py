@@ -42,6 +42,7 @@ from features.specs import (
     Specs,
     channel_name,
     input_names,
+    missing_flag_name,
     raw_inputs,
     table_of,
 )
@@ -90,11 +91,6 @@ def _features_of(name: str, specs: Specs) -> list[Feature]:
             return [Categorical(name=name, table=table_of(name, specs))]
 
 
-def missing_flag_name(feature: str) -> str:
-    """Return the name of the feature that says where `feature` is missing."""
-    return f"{feature}_missing"
-
-
 @dataclass(frozen=True)
 class FeatureSpace:
     """Specs of the features and what the training rows taught about them.
@@ -119,7 +115,6 @@ class FeatureSpace:
             rows: Ibis table with the raw inputs of all features (`features.specs.raw_inputs`).
             specs: The declared features.
         """
-        names = input_names(specs)
         statistics = _statistics(rows, specs)
         numbers, buckets = {}, {}
         for feature, spec in specs.items():
@@ -127,7 +122,7 @@ class FeatureSpace:
                 numbers[feature] = fit_numeric(spec, statistics[feature])
             elif isinstance(spec, BucketedSpec):
                 buckets[feature] = fit_buckets(spec, statistics[feature])
-        return cls(specs, _fit_vocabularies(rows, specs, names), numbers, buckets)
+        return cls(specs, _fit_vocabularies(rows, specs), numbers, buckets)
 
     @property
     def inputs(self) -> tuple[RawInput, ...]:
@@ -181,10 +176,13 @@ class FeatureSpace:
                 f"{folder}: feature space version {document['version']}, expected {_VERSION}; "
                 "run ingest again"
             )
-        vocabularies = (folder / "vocabularies").glob("*.parquet")
+        specs = _SPECS.validate_python(document["specs"])
         return cls(
-            _SPECS.validate_python(document["specs"]),
-            {path.stem: Vocabulary.load(path) for path in sorted(vocabularies)},
+            specs,
+            {
+                table: Vocabulary.load(folder / "vocabularies" / f"{table}.parquet")
+                for table in _fitted_tables(specs)
+            },
             {k: NumericFit.model_validate(fit) for k, fit in document["numbers"].items()},
             {k: BucketFit.model_validate(fit) for k, fit in document["buckets"].items()},
         )
@@ -202,27 +200,30 @@ def _statistics(rows: Any, specs: Specs) -> dict[str, dict[str, Any]]:
         else:
             continue
         wanted |= {(feature, key): expression for key, expression in found.items()}
+    result: dict[str, dict[str, Any]] = {feature: {} for feature in specs}
     if not wanted:
-        return {feature: {} for feature in specs}
+        return result
     aggregates = {f"a{i}": expression for i, expression in enumerate(wanted.values())}
     values = rows.aggregate(**aggregates).to_pyarrow().to_pylist()[0]
-    result: dict[str, dict[str, Any]] = {feature: {} for feature in specs}
     for (feature, key), value in zip(wanted, values.values(), strict=True):
         result[feature][key] = value
     return result
 
 
-def _fit_vocabularies(rows: Any, specs: Specs, names: Mapping[str, str]) -> dict[str, Vocabulary]:
-    readers: dict[str, list[str]] = {}
-    for feature, spec in specs.items():
-        if isinstance(spec, CategoricalSpec):
-            readers.setdefault(table_of(feature, specs), []).append(feature)
+def _fitted_tables(specs: Specs) -> dict[str, CategoricalSpec]:
+    """Return the features with a vocabulary of their own; hashed values have none."""
+    return {
+        name: spec
+        for name, spec in specs.items()
+        if isinstance(spec, CategoricalSpec) and not spec.table and not spec.hash_buckets
+    }
+
+
+def _fit_vocabularies(rows: Any, specs: Specs) -> dict[str, Vocabulary]:
+    names = input_names(specs)
     vocabularies = {}
-    for table, features in readers.items():
-        spec = specs[table]
-        if not isinstance(spec, CategoricalSpec) or spec.hash_buckets:
-            continue
-        columns = dict.fromkeys(names[feature] for feature in features)
+    for table, spec in _fitted_tables(specs).items():
+        columns = dict.fromkeys(names[f] for f in specs if table_of(f, specs) == table)
         counts = ibis.union(*(count_values(rows[column]) for column in columns), distinct=False)
         total = counts.group_by("value").agg(count=counts["count"].sum().cast("int64"))
         vocabularies[table] = Vocabulary.fit(

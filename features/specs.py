@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a user declares features: one spec per feature, as it stands in the config."""
 
+import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 TimeUnit = Literal["s", "ms", "us", "ns"]
 DatetimePart = Literal["hour", "weekday", "day", "month", "hour_of_week"]
@@ -12,6 +14,9 @@ PART_SIZES: Mapping[DatetimePart, int] = {
     "hour": 24, "weekday": 7, "day": 32, "month": 13, "hour_of_week": 168,
 }  # fmt: skip
 """Number of values of each part; days and months count from 1, weekday 0 is Monday."""
+
+_MOST_BUCKETS = 2**31 - 3  # ids are int32, and two are reserved
+_INPUT_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
 class Spec(BaseModel):
@@ -39,19 +44,24 @@ class TimeFormat(Spec):
         return self
 
 
-class CategoricalSpec(Spec):
-    """A value out of a set: text, whole number or true/false; or a list of such values."""
+class ColumnSpec(Spec):
+    """Base of the features that read a column of the data."""
 
-    kind: Literal["categorical"]
     column: str | None = Field(
         None, description="Column of the data; the feature's name if not given."
     )
+    required: bool = Field(True, description="Whether a file without this column is refused.")
+
+
+class CategoricalSpec(ColumnSpec):
+    """A value out of a set: text, whole number or true/false; or a list of such values."""
+
+    kind: Literal["categorical"]
     type: Literal["text", "int"] = Field(
         "text",
         description="text: ids as they are written. int: whole numbers, so that the served model "
         "takes int64. 42 and '42' are one id either way.",
     )
-    required: bool = Field(True, description="Whether a file without this column is refused.")
     separator: str | None = Field(
         None, min_length=1, description="Makes it a list: the text between two items, such as |."
     )
@@ -62,9 +72,14 @@ class CategoricalSpec(Spec):
     min_count: int = Field(1, ge=1, description="Rarer values in the training rows are unknown.")
     max_size: int | None = Field(None, ge=1, description="Keep only this many values, by count.")
     hash_buckets: int | None = Field(
-        None, ge=1, description="Hash values into this many ids instead of fitting a vocabulary."
+        None,
+        ge=1,
+        le=_MOST_BUCKETS,
+        description="Hash values into this many ids instead of fitting a vocabulary.",
     )
-    num_oov: int = Field(1, ge=1, description="Ids that unknown values are hashed to.")
+    num_oov: int = Field(
+        1, ge=1, le=_MOST_BUCKETS, description="Ids that unknown values are hashed to."
+    )
     table: str | None = Field(
         None, description="Feature whose vocabulary and embedding table this one shares."
     )
@@ -85,15 +100,11 @@ class CategoricalSpec(Spec):
         return self
 
 
-class NumericSpec(Spec):
+class NumericSpec(ColumnSpec):
     """A number, transformed in this order: clip, log, scale; missing values are filled last."""
 
     kind: Literal["numeric"]
-    column: str | None = Field(
-        None, description="Column of the data; the feature's name if not given."
-    )
-    required: bool = Field(True, description="Whether a file without this column is refused.")
-    clip: tuple[float, float] | None = Field(
+    clip: tuple[FiniteFloat, FiniteFloat] | None = Field(
         None, description="Lowest and highest value, in the column's unit; others are moved there."
     )
     log: bool = Field(False, description="sign(x) · ln(1 + |x|), which tames heavy tails.")
@@ -101,7 +112,7 @@ class NumericSpec(Spec):
         "standard",
         description="standard: (x - mean) / standard deviation; min_max: training range to 0 … 1.",
     )
-    fill: Literal["mean", "zero"] | float = Field(
+    fill: Literal["mean", "zero"] | FiniteFloat = Field(
         "mean",
         description="Stands for a missing value: training mean, zero, or a number "
         "in the column's unit.",
@@ -117,15 +128,11 @@ class NumericSpec(Spec):
         return self
 
 
-class BucketedSpec(Spec):
+class BucketedSpec(ColumnSpec):
     """A number cut into ranges, each with an id of its own."""
 
     kind: Literal["bucketed"]
-    column: str | None = Field(
-        None, description="Column of the data; the feature's name if not given."
-    )
-    required: bool = Field(True, description="Whether a file without this column is refused.")
-    edges: tuple[float, ...] | None = Field(
+    edges: tuple[FiniteFloat, ...] | None = Field(
         None, description="Ascending edges e₁ < e₂ …: bucket 0 is x < e₁, bucket 1 is e₁ ≤ x < e₂ …"
     )
     quantiles: int | None = Field(
@@ -147,14 +154,10 @@ class BucketedSpec(Spec):
         return self
 
 
-class DatetimeSpec(TimeFormat):
+class DatetimeSpec(ColumnSpec, TimeFormat):
     """A part of a moment (UTC), such as its hour, as a category."""
 
     kind: Literal["datetime"]
-    column: str | None = Field(
-        None, description="Column of the data; the feature's name if not given."
-    )
-    required: bool = Field(True, description="Whether a file without this column is refused.")
     part: DatetimePart = Field(description="hour, weekday (0 = Monday), day, month, hour_of_week.")
 
 
@@ -198,7 +201,8 @@ class RawInput(Spec):
     """One raw value that a row has: a column of the typed rows, an input of the served model.
 
     A feature's input carries the feature's name. Features that read the same column (hour and
-    weekday of `time`) share one input, which carries the column's name.
+    weekday of `time`) share one input, which carries the column's name; or the first feature's,
+    where an input cannot be called like the column or another feature is.
     """
 
     name: str
@@ -211,37 +215,23 @@ class RawInput(Spec):
     time: TimeFormat | None = None
 
 
-def input_type(spec: FeatureSpec) -> InputType:
-    """Return the type of value that a feature reads."""
-    match spec:
-        case CategoricalSpec(separator=str()):
-            return "texts"
-        case CategoricalSpec():
-            return "integer" if spec.type == "int" else "text"
-        case DatetimeSpec():
-            return "integer" if spec.unit else "text"
-        case _:
-            return "number"
-
-
-def column_of(name: str, spec: FeatureSpec) -> str:
-    """Return the data column that feature `name` reads; histories read none of their own."""
-    if isinstance(spec, HistorySpec):
-        raise TypeError(f"history {name!r} reads the columns of the features in `of`")
-    return spec.column or name
-
-
 def input_names(specs: Specs) -> dict[str, str]:
-    """Map every feature but histories to the name of its raw input."""
+    """Map every feature but histories, which read other features' columns, to its raw input."""
     readers: dict[str, list[str]] = {}
     for name, spec in specs.items():
-        if not isinstance(spec, HistorySpec):
-            readers.setdefault(column_of(name, spec), []).append(name)
+        if isinstance(spec, ColumnSpec):
+            readers.setdefault(spec.column or name, []).append(name)
     return {
-        name: names[0] if len(names) == 1 else column
-        for column, names in readers.items()
-        for name in names
+        feature: _input_name(column, features, specs)
+        for column, features in readers.items()
+        for feature in features
     }
+
+
+def _input_name(column: str, features: list[str], specs: Specs) -> str:
+    taken = column in specs and column not in features
+    shared = len(features) > 1 and not taken and _INPUT_NAME.fullmatch(column)
+    return column if shared else features[0]
 
 
 def raw_inputs(specs: Specs) -> tuple[RawInput, ...]:
@@ -253,18 +243,9 @@ def raw_inputs(specs: Specs) -> tuple[RawInput, ...]:
     inputs: dict[str, RawInput] = {}
     for feature, name in input_names(specs).items():
         spec = specs[feature]
-        wanted = RawInput(
-            name=name,
-            column=column_of(feature, spec),
-            type=input_type(spec),
-            required=getattr(spec, "required", True),
-            separator=getattr(spec, "separator", None),
-            weight_separator=getattr(spec, "weight_separator", None),
-            max_items=spec.max_items if input_type(spec) == "texts" else None,
-            time=TimeFormat(unit=spec.unit, format=spec.format)
-            if isinstance(spec, DatetimeSpec)
-            else None,
-        )
+        if not isinstance(spec, ColumnSpec):
+            continue
+        wanted = _raw_input(name, spec.column or feature, spec)
         known = inputs.setdefault(name, wanted)
         if known != wanted:
             difference = ", ".join(
@@ -276,16 +257,33 @@ def raw_inputs(specs: Specs) -> tuple[RawInput, ...]:
                 f"features that read column {wanted.column!r} differ: {difference}; a served "
                 f"input has one type. Give the column twice under two names, or declare both alike"
             )
-    order = {
-        name: i
-        for i, name in enumerate(input_names(specs)[f] for f in specs if f in input_names(specs))
-    }
-    return tuple(sorted(inputs.values(), key=lambda raw: order[raw.name]))
+    return tuple(inputs.values())
+
+
+def _raw_input(name: str, column: str, spec: ColumnSpec) -> RawInput:
+    made = partial(RawInput, name=name, column=column, required=spec.required)
+    match spec:
+        case CategoricalSpec(separator=str(separator)):
+            weights, items = spec.weight_separator, spec.max_items
+            return made(
+                type="texts", separator=separator, weight_separator=weights, max_items=items
+            )
+        case CategoricalSpec():
+            return made(type="integer" if spec.type == "int" else "text")
+        case DatetimeSpec():
+            time = TimeFormat(unit=spec.unit, format=spec.format)
+            return made(type="integer" if spec.unit else "text", time=time)
+    return made(type="number")
 
 
 def channel_name(history: str, feature: str) -> str:
     """Return the name of a history's channel: a batch key and an input of the served model."""
     return f"{history}_{feature}"
+
+
+def missing_flag_name(feature: str) -> str:
+    """Return the name of the feature that says where `feature` is missing."""
+    return f"{feature}_missing"
 
 
 def table_of(name: str, specs: Specs) -> str:

@@ -72,11 +72,12 @@ def by_column(
 def leave_last_out(rows: Any) -> Any:
     """Return test for each entity's last event, valid for the one before, train for the others.
 
-    Entities with fewer than three events train only.
+    Entities with fewer than three events, and rows without an entity, train only.
     """
     newest_first = ibis.window(group_by="_entity", order_by=[ibis.desc("_time"), ibis.desc("_row")])
     position = ibis.row_number().over(newest_first)
     enough = rows._row.count().over(ibis.window(group_by="_entity")) >= 3
+    enough &= rows._entity.notnull()
     return ibis.cases(
         (enough & (position == 0), TEST), (enough & (position == 1), VALID), else_=TRAIN
     )
