@@ -25,7 +25,6 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pydoclint --quiet features models pipeline
 	$(BIN)/codespell features models pipeline tests docs configs README.md CHANGELOG.md CONTRIBUTING.md
 
 docs: $(READY)

@@ -56,7 +56,7 @@ class EmbeddingMLP(CTRModel):
         config: EmbeddingMLPConfig,
         slot_values: Sequence[float] = (),
     ) -> None:
-        super().__init__(schema, config)
+        super().__init__(schema, config, slot_values)
         self.list_pooling = config.list_pooling
         self.embeddings = EmbeddingTables(
             self.schema,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The base class of every model: look up rows, then compute logits from them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -34,6 +34,7 @@ class CTRModel(keras.Model):
     Args:
         schema: Declared features; `config.features` picks from them.
         config: The options of the model.
+        slot_values: Initial optimiser slots of the embedding rows; none for predictions.
 
     Call arguments:
         batch: Tensors by batch key as `features.schema` describes them, int32 ids and lengths,
@@ -49,10 +50,13 @@ class CTRModel(keras.Model):
 
     embeddings: EmbeddingTables
 
-    def __init__(self, schema: FeatureSchema, config: ModelConfig) -> None:
+    def __init__(
+        self, schema: FeatureSchema, config: ModelConfig, slot_values: Sequence[float] = ()
+    ) -> None:
         # a half precision policy would cast whole tables at each call
         super().__init__(dtype=keras.config.floatx())
         self.schema = schema if config.features is None else schema.select(config.features)
+        self.slot_values = tuple(slot_values)
         if problems := self.problems(self.schema, config):
             raise ValueError("; ".join(problems))
 

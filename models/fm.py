@@ -52,7 +52,7 @@ class FM(CTRModel):
     def __init__(
         self, schema: FeatureSchema, config: FMConfig, slot_values: Sequence[float] = ()
     ) -> None:
-        super().__init__(schema, config)
+        super().__init__(schema, config, slot_values)
         self.dim = config.embedding_dim
         width = self.dim + 1  # v | w
         initializer = VectorsThenLinear(config.initial_stddev)

@@ -36,7 +36,7 @@ class LR(CTRModel):
     def __init__(
         self, schema: FeatureSchema, config: LRConfig, slot_values: Sequence[float] = ()
     ) -> None:
-        super().__init__(schema, config)
+        super().__init__(schema, config, slot_values)
         zeros = keras.initializers.Zeros()
         self.embeddings = EmbeddingTables(self.schema, 1, zeros, slot_values)
         self.fields = FieldRows(self.schema, 1, zeros)
