@@ -66,7 +66,7 @@ class TrainStep:
     def _train_step(self, batch: Tensors, step: tf.Tensor) -> tf.Tensor:
         embeddings = self.model.embeddings
         ids, places = tf.unique(embeddings.row_ids(batch))
-        packed = tf.gather(embeddings.packed, ids)
+        packed = embeddings.gather(ids)
         weights = packed[:, : embeddings.width]
         # one gather per column: slicing one big gather inside XLA costs padded sums backwards
         embedded = {

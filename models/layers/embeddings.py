@@ -51,26 +51,37 @@ class EmbeddingTables(keras.layers.Layer):
         self.packed = self.add_weight(
             name="packed",
             shape=(self.num_rows, width * (1 + len(self.slot_values))),
-            initializer=self._initial_rows,
+            initializer="zeros",
             trainable=False,  # row-wise optimisers write it; Keras optimisers must not
         )
+        self._fill()
 
-    def _initial_rows(self, shape: Sequence[int], dtype: str) -> tf.Tensor:
-        rows = shape[0]
-        weights = self.initializer((rows, self.width), dtype=dtype)
-        padding = tf.constant([[offset] for offset in self.offsets.values()], tf.int32)
-        if padding.shape[0]:
-            zeros = tf.zeros((padding.shape[0], self.width), dtype)
-            weights = tf.tensor_scatter_nd_update(weights, padding, zeros)
-        slots = [tf.fill((rows, self.width), tf.cast(v, dtype)) for v in self.slot_values]
-        return tf.concat([weights, *slots], axis=1)
+    def _fill(self) -> None:
+        """Set the initial values column by column: a whole second copy could be too much."""
+        columns = [self._initial_weights(), *self.slot_values]
+        for slot, value in enumerate(columns):
+            if slot == 0 or value != 0.0:
+                part = slice(slot * self.width, (slot + 1) * self.width)
+                shape = (self.num_rows, self.width)
+                self.packed.value[:, part].assign(tf.broadcast_to(value, shape))
+
+    def _initial_weights(self) -> tf.Tensor:
+        weights = self.initializer((self.num_rows, self.width), dtype=self.packed.dtype)
+        padding = tf.constant(list(self.offsets.values()), tf.int32)[:, None]
+        zeros = tf.zeros((len(self.offsets), self.width), weights.dtype)
+        return tf.tensor_scatter_nd_update(weights, padding, zeros)
 
     def call(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Look up every id column; see the class."""
-        weights = self.packed[:, : self.width] if self.slot_values else self.packed
         return {
-            key: tf.gather(weights, batch[key] + self.offsets[table]) for key, table in self.columns
+            key: self.gather(batch[key] + self.offsets[table])[..., : self.width]
+            for key, table in self.columns
         }
+
+    def gather(self, row_ids: tf.Tensor) -> tf.Tensor:
+        """Return packed rows, float32 (…, width * (1 + slots)), of stacked row numbers (…)."""
+        # of the TensorFlow variable: a gather of Keras' variable reads, and so copies, all rows
+        return tf.gather(self.packed.value, row_ids)
 
     def row_ids(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Return the stacked row of every id of the batch, int32 (all ids of all columns,).

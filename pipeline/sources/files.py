@@ -4,8 +4,11 @@
 import csv
 import glob
 import io
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, BinaryIO, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,43 +16,71 @@ import pyarrow.parquet as pq
 from pipeline.config import FilesConfig, Format, expand_path
 from pipeline.errors import ConfigError, InputRejected
 
+Compression = Literal["none", "gzip", "zstd"]
+
 _FORMATS: dict[str, Format] = {
     ".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",
     ".parquet": "parquet", ".pq": "parquet",
 }  # fmt: skip
-_COMPRESSIONS = (".gz", ".zst")
-_HEADER_BYTES = 1 << 20
+_COMPRESSED_ENDINGS = (".gz", ".gzip", ".zst", ".zstd")
+_MAGIC: Mapping[bytes, Compression] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_UNREADABLE_MAGIC = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"PK\x03\x04": "zip", b"\x04\x22M": "lz4"}
+_HEAD_BYTES = 1 << 20
+_SHOWN = 80
+LONGEST_LINE = 1 << 24
+"""Bytes of the longest line that is read; a longer one is malformed."""
+
+csv.field_size_limit(LONGEST_LINE)
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file and its columns, in the file's order; for JSON lines the columns are unknown."""
+    """One file: how it is written, and its columns in the file's order.
+
+    Attributes:
+        path: Where it lies.
+        format: Its format.
+        columns: Its columns; for JSON lines those that its first lines have, `a.b` for nested.
+        schema: Of Parquet.
+        compression: Of the whole file.
+        blank_lines: Empty lines before the header.
+    """
 
     path: Path
     format: Format
-    columns: tuple[str, ...] | None
+    columns: tuple[str, ...]
     schema: pa.Schema | None = None
+    compression: Compression = "none"
+    blank_lines: int = 0
+
+    @property
+    def layout(self) -> tuple[Any, ...]:
+        """What files must share to be read in one scan."""
+        columns = () if self.format == "jsonl" else self.columns
+        schema = "" if self.schema is None else str(self.schema.remove_metadata())
+        return self.format, columns, schema, self.compression, self.blank_lines
 
 
-def find_files(config: FilesConfig, date: str | None = None) -> list[Path]:
-    """Return the files that the config's paths and globs mean, each once, sorted per pattern.
+def match_files(pattern: str, date: str | None = None) -> list[Path]:
+    """Return the files that a path or glob means, sorted.
 
     Raises:
-        InputRejected: A path or glob matches no file.
-        ConfigError: A path needs a date or a variable that is not there.
+        InputRejected: There is none.
+        ConfigError: The path needs a date or a variable that is not there.
     """
-    found: dict[Path, None] = {}
-    for pattern in config.files:
-        try:
-            expanded = expand_path(pattern, date)
-        except ValueError as error:
-            raise ConfigError(str(error)) from error
-        matches = sorted(glob.glob(expanded, recursive=True))
-        files = [Path(match) for match in matches if Path(match).is_file()]
-        if not files:
-            raise InputRejected(f"{expanded}: no such file; the working folder is {Path.cwd()}")
-        found.update(dict.fromkeys(files))
-    return list(found)
+    try:
+        expanded = expand_path(pattern, date)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    if Path(expanded).is_file():  # a name may hold [ or *
+        return [Path(expanded)]
+    if Path(expanded).is_dir():
+        raise InputRejected(f"{expanded}: is a folder; name its files, as in {expanded}/*.parquet")
+    files = [Path(match) for match in sorted(glob.glob(expanded, recursive=True))]
+    files = [path for path in files if path.is_file()]
+    if not files:
+        raise InputRejected(f"{expanded}: no such file; the working folder is {Path.cwd()}")
+    return files
 
 
 def format_of(path: Path, config: FilesConfig) -> Format:
@@ -60,7 +91,7 @@ def format_of(path: Path, config: FilesConfig) -> Format:
     """
     if config.format:
         return config.format
-    suffixes = [suffix for suffix in path.suffixes if suffix not in _COMPRESSIONS]
+    suffixes = [s.lower() for s in path.suffixes if s.lower() not in _COMPRESSED_ENDINGS]
     if not suffixes or suffixes[-1] not in _FORMATS:
         raise ConfigError(
             f"{path}: the ending does not say the format; give format: csv, tsv, jsonl or parquet"
@@ -74,52 +105,129 @@ def separator_of(source_format: Format, config: FilesConfig) -> str:
 
 
 def inspect(path: Path, config: FilesConfig) -> SourceFile:
-    """Read the header or footer of a file, not its rows.
+    """Read the header, the footer or the first lines of a file, not its rows.
 
     Raises:
         InputRejected: The file is empty, unreadable, or names a column twice.
+        ConfigError: The format is not known.
     """
     source_format = format_of(path, config)
-    if source_format == "jsonl":
-        _require_text(path)
-        return SourceFile(path, source_format, None)
     if source_format == "parquet":
         schema = _parquet_schema(path)
         return SourceFile(path, source_format, tuple(schema.names), schema)
-    fields = first_fields(path, separator_of(source_format, config), config.encoding)
+    compression = _compression(path)
+    text = _head(path, compression, config.encoding)
+    if source_format == "jsonl":
+        return SourceFile(path, source_format, _json_columns(path, text), None, compression)
+    separator = separator_of(source_format, config)
+    fields, blank_lines = _first_fields(path, text, separator, config)
     if config.columns:
         if len(fields) != len(config.columns):
-            raise InputRejected(
-                _wrong_width(path, fields, config, separator_of(source_format, config))
-            )
-        return SourceFile(path, source_format, config.columns)
+            raise InputRejected(_wrong_width(path, fields, config, separator))
+        return SourceFile(path, source_format, config.columns, None, compression)
     repeated = {name for name in fields if fields.count(name) > 1}
     if repeated:
-        raise InputRejected(f"{path}: line 1: columns named twice: {', '.join(sorted(repeated))}")
-    return SourceFile(path, source_format, tuple(fields))
+        names = ", ".join(repr(name) for name in sorted(repeated))
+        raise InputRejected(f"{path}: line {blank_lines + 1}: columns named twice: {names}")
+    return SourceFile(path, source_format, tuple(fields), None, compression, blank_lines)
 
 
-def first_fields(path: Path, separator: str, encoding: str) -> list[str]:
-    """Return the fields of a text file's first line.
-
-    Raises:
-        InputRejected: The file is empty or is not text in this encoding.
-    """
-    text = _require_text(path).decode("utf-8-sig" if encoding == "utf-8" else encoding, "replace")
-    if "\x00" in text[:1000]:
-        raise InputRejected(f"{path}: is not {encoding} text (it holds zero bytes)")
-    return next(csv.reader(io.StringIO(text), delimiter=separator))
+def open_bytes(path: Path, compression: Compression) -> BinaryIO:
+    """Open a file to read its decompressed bytes."""
+    stream: BinaryIO = pa.input_stream(
+        str(path), compression=None if compression == "none" else compression
+    )
+    return stream
 
 
-def _require_text(path: Path) -> bytes:
+def text_encoding(config_encoding: str) -> str:
+    """Return Python's name of an encoding; a byte order mark is no text."""
+    return "utf-8-sig" if config_encoding == "utf-8" else config_encoding
+
+
+def flat_keys(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the values of a JSON object by name; those of nested objects as `outer.inner`."""
+    for key, value in document.items():
+        if isinstance(value, dict):
+            yield from ((f"{key}.{inner}", found) for inner, found in flat_keys(value))
+        else:
+            yield key, value
+
+
+def _compression(path: Path) -> Compression:
+    """Tell compression by the first bytes: names are wrong often enough."""
     try:
-        with pa.input_stream(str(path), compression="detect") as stream:
-            head: bytes = stream.read(_HEADER_BYTES)
+        with path.open("rb") as file:
+            start = file.read(8)
+    except OSError as error:
+        raise InputRejected(f"{path}: cannot be read: {error}") from error
+    for magic, name in _UNREADABLE_MAGIC.items():
+        if start.startswith(magic):
+            raise InputRejected(f"{path}: is compressed with {name}; expected plain, gz or zst")
+    found = [compression for magic, compression in _MAGIC.items() if start.startswith(magic)]
+    return found[0] if found else "none"
+
+
+def _head(path: Path, compression: Compression, encoding: str) -> str:
+    """Return the start of a text file, bytes that are not text replaced."""
+    try:
+        with open_bytes(path, compression) as stream:
+            head = stream.read(_HEAD_BYTES)
     except (OSError, pa.ArrowException) as error:
         raise InputRejected(f"{path}: cannot be read: {error}") from error
     if not head.strip():
         raise InputRejected(f"{path}: is empty")
-    return head
+    text = head.decode(text_encoding(encoding), "replace")
+    if "\x00" in text:
+        raise InputRejected(
+            f"{path}: is not {encoding} text: it holds zero bytes; check format and encoding"
+        )
+    return text
+
+
+def _first_fields(
+    path: Path, text: str, separator: str, config: FilesConfig
+) -> tuple[list[str], int]:
+    """Return the fields of the first line that is not empty, and the number of lines before it."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, quoting=quoting(config))
+    blank_lines = 0
+    try:
+        fields = next(reader)
+        while not fields:
+            blank_lines = reader.line_num
+            fields = next(reader)
+    except csv.Error as error:
+        raise InputRejected(f"{path}: line {reader.line_num}: {error}") from error
+    if "�" in "".join(fields) and config.header:
+        raise InputRejected(
+            f"{path}: line {blank_lines + 1} is not {config.encoding} text; give its encoding, "
+            f"such as latin-1; the line starts {text.lstrip()[:_SHOWN]!r}"
+        )
+    return fields, blank_lines
+
+
+def quoting(config: FilesConfig) -> Literal[0, 3]:
+    """Return Python's constant for how quotes in a text file are read."""
+    return csv.QUOTE_MINIMAL if config.quoted else csv.QUOTE_NONE
+
+
+def _json_columns(path: Path, text: str) -> tuple[str, ...]:
+    columns: dict[str, None] = {}
+    for line in text.split("\n"):
+        try:
+            document = json.loads(line)
+        except ValueError:  # malformed, or cut where the head ends
+            continue
+        if isinstance(document, dict):
+            columns.update(dict.fromkeys(name for name, _ in flat_keys(document)))
+    if not columns:
+        start = text.lstrip()[:_SHOWN]
+        hint = "; write the objects of the array one a line" if start.startswith("[") else ""
+        raise InputRejected(
+            f"{path}: no line is a JSON object; the file starts {start!r}, expected one object "
+            f"such as {{\"user\": 7}} a line{hint}"
+        )
+    return tuple(columns)
 
 
 def _parquet_schema(path: Path) -> pa.Schema:
@@ -130,8 +238,9 @@ def _parquet_schema(path: Path) -> pa.Schema:
 
 
 def _wrong_width(path: Path, fields: list[str], config: FilesConfig, separator: str) -> str:
-    start = separator.join(fields)[:80]
+    start = separator.join(fields)[:_SHOWN]
+    found = "1 field" if len(fields) == 1 else f"{len(fields)} fields"
     return (
-        f"{path}: line 1: {len(fields)} fields found, {len(config.columns or ())} expected with "
-        f"separator {separator!r}; the line starts {start!r}. Check separator, format and columns"
+        f"{path}: line 1: {found} found, {len(config.columns or ())} expected with separator "
+        f"{separator!r}; the line starts {start!r}. Check separator, format and columns"
     )

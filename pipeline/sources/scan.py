@@ -7,39 +7,28 @@ follows them does not.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count, groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.config import FilesConfig
+import duckdb
+
+from pipeline.config import DataConfig, FilesConfig
 from pipeline.errors import InputRejected
-from pipeline.sources.files import SourceFile, separator_of
+from pipeline.sources.files import LONGEST_LINE, SourceFile, separator_of
 
 if TYPE_CHECKING:
     from ibis.backends.duckdb import Backend
 
-FILE, ORDER = "_file", "_order"
-"""Columns of a scan beside the data: path of the file and position within the scan, from 0."""
+FILE, ORDER, BROKEN = "_file", "_order", "_broken"
+"""Columns of a scan beside the data: path of the file, position within the scan from 0, and
+whether the row could not be read as a whole."""
 
-
+_SOURCE_FILE = "clickloom: source file"
+_FEWEST_KEPT_REJECTS = 100_000
 _VIEW_NUMBERS = count()
-
-
-@dataclass(frozen=True)
-class Reject:
-    """A line or cell that could not be read."""
-
-    file: str
-    line: int | None
-    column: str | None
-    problem: str
-    text: str
-
-    def __str__(self) -> str:
-        where = f"{self.file}: line {self.line}" if self.line else self.file
-        column = f": column {self.column}" if self.column else ""
-        return f"{where}{column}: {self.problem}; the text is {self.text[:120]!r}"
+_READ_ERRORS = (duckdb.InvalidInputException, duckdb.IOException, duckdb.ConversionException)
 
 
 @dataclass(frozen=True)
@@ -52,14 +41,22 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Scan:
-    """Rows of some files of one layout, not read yet, and the lines that could not be parsed."""
+    """Rows of some files of one layout, not read yet."""
 
     table: Any
-    files: tuple[Path, ...]
+    files: tuple[SourceFile, ...]
+    config: FilesConfig
 
-    def rejects(self, connection: "Backend") -> list[Reject]:
-        """Return malformed lines; complete only after the table was read once."""
-        raise NotImplementedError
+    @property
+    def most_rejects(self) -> int:
+        """Problems per file that the engine keeps; a line may have one for each of its fields."""
+        return most_rejects(self.files[0], self.config)
+
+
+def most_rejects(file: SourceFile, config: FilesConfig) -> int:
+    """Return how many problems of a file are kept: enough to count what the config allows."""
+    allowed = config.max_bad_rows if isinstance(config, DataConfig) else 0
+    return max(_FEWEST_KEPT_REJECTS, (allowed + 1) * (len(file.columns) + 1))
 
 
 def scan_files(
@@ -68,21 +65,48 @@ def scan_files(
     config: FilesConfig,
     wanted: Sequence[Wanted],
 ) -> Iterator[Scan]:
-    """Yield one scan per run of files that share format and columns, in the order of the files.
+    """Yield one scan per run of files that share a layout, in the order of the files.
 
-    Every scan has the columns `_file`, `_order` and all wanted ones; a column that the files
-    lack is null.
+    Every scan has the columns `_file`, `_order`, `_broken` and all wanted ones; a column that
+    the files lack is null.
     """
-    for _, run in groupby(files, key=lambda file: (file.format, file.columns, str(file.schema))):
-        same = list(run)
+    for _, run in groupby(files, key=lambda file: file.layout):
+        same = tuple(run)
         match same[0].format:
             case "parquet":
-                yield _scan_parquet(connection, same, wanted)
-            case "jsonl":  # file by file, so that a row's number is its line
-                for file in same:
-                    yield _scan_jsonl(connection, file, wanted)
+                query = _parquet_query(same, wanted)
+            case "jsonl":
+                query = _json_query(same, config, wanted)
             case _:
-                yield _scan_text(connection, same, config, wanted)
+                query = _text_query(same, config, wanted)
+        yield Scan(_view(connection, query), same, config)
+
+
+@contextmanager
+def readable(files: Sequence[SourceFile]) -> Iterator[None]:
+    """Turn the engine's complaints about files, while it reads them, into a rejection.
+
+    Raises:
+        InputRejected: A file is cut off, damaged, or not of its declared format.
+    """
+    try:
+        yield
+    except _READ_ERRORS as error:
+        text = str(error)
+        if "Could not write" in text or "No space left" in text:
+            raise  # the disk is at fault, not the data
+        names = [str(file.path) for file in files]
+        named = [name for name in names if name in text] or names[:3]
+        raise InputRejected(f"{', '.join(named)}: cannot be read: {_reason(text)}") from error
+
+
+def _reason(text: str) -> str:
+    if "invalid state" in text:
+        return (
+            "its lines do not end alike (some in \\n, some in \\r\\n), or it is no such text file; "
+            "expected one line ending throughout"
+        )
+    return text.split("\n")[0]
 
 
 def _quote(text: str) -> str:
@@ -104,122 +128,111 @@ def _paths(files: Sequence[SourceFile]) -> str:
     return "[" + ", ".join(_quote(str(file.path)) for file in files) + "]"
 
 
-def _select(wanted: Sequence[Wanted], expressions: Mapping[str, str], source: str) -> str:
-    columns = [f"{expressions.get(w.name, 'NULL::VARCHAR')} AS {_name(w.name)}" for w in wanted]
-    head = [f"filename AS {FILE}", f"row_number() OVER () - 1 AS {ORDER}"]
-    return f"SELECT {', '.join(head + columns)} FROM {source}"
+def _select(wanted: Sequence[Wanted], expressions: Mapping[str, str]) -> str:
+    cells = [f"{expressions.get(w.name, 'NULL::VARCHAR')} AS {_name(w.name)}" for w in wanted]
+    return ", ".join(cells)
 
 
-@dataclass(frozen=True)
-class _TextScan(Scan):
-    num_columns: int
-    separator: str
-
-    def rejects(self, connection: "Backend") -> list[Reject]:
-        rows = connection.raw_sql(
-            "SELECT DISTINCT s.file_path, e.line, e.error_type, e.csv_line "
-            "FROM reject_errors e JOIN reject_scans s USING (scan_id, file_id) "
-            "ORDER BY s.file_path, e.line"
-        ).fetchall()
-        known = {str(path) for path in self.files}
-        return [
-            Reject(file, int(line), None, self._explain(kind, text), text)
-            for file, line, kind, text in rows
-            if file in known
-        ]
-
-    def _explain(self, kind: str, text: str) -> str:
-        if "COLUMNS" in kind:
-            found = text.count(self.separator) + 1
-            return f"{found} fields found, {self.num_columns} expected"
-        return {"INVALID ENCODING": "not valid text in the declared encoding"}.get(
-            kind, kind.lower()
-        )
+def _read_csv(
+    files: Sequence[SourceFile], config: FilesConfig, names: Sequence[str], **options: str
+) -> str:
+    """Return a call of DuckDB's reader; columns are numbered, as their names may clash."""
+    columns = ", ".join(f"{_quote(name)}: 'VARCHAR'" for name in names)
+    arguments = {
+        "columns": f"{{{columns}}}",
+        "auto_detect": "false",
+        "encoding": _quote(config.encoding),
+        "compression": _quote(files[0].compression),
+        "filename": _quote(_SOURCE_FILE),
+        "hive_partitioning": "false",
+        "store_rejects": "true",
+        "rejects_limit": str(most_rejects(files[0], config)),
+        "max_line_size": str(LONGEST_LINE),
+    } | options
+    shown = ", ".join(f"{key} = {value}" for key, value in arguments.items())
+    return f"read_csv({_paths(files)}, {shown})"
 
 
-def _scan_text(
-    connection: "Backend",
-    files: Sequence[SourceFile],
-    config: FilesConfig,
-    wanted: Sequence[Wanted],
-) -> Scan:
-    columns = files[0].columns or ()
+def _text_query(
+    files: Sequence[SourceFile], config: FilesConfig, wanted: Sequence[Wanted]
+) -> str:
+    columns = files[0].columns
     separator = separator_of(files[0].format, config)
-    _require_width(files[0], columns, wanted, separator)
-    types = ", ".join(f"{_quote(name)}: 'VARCHAR'" for name in columns)
-    source = (
-        f"read_csv({_paths(files)}, columns = {{{types}}}, header = {str(config.header).lower()}, "
-        f"delim = {_quote(separator)}, quote = '\"', escape = '\"', auto_detect = false, "
-        f"encoding = {_quote(config.encoding)}, filename = true, store_rejects = true, "
-        "rejects_limit = 0, max_line_size = 16777216)"
+    quote = "'\"'" if config.quoted else "''"
+    source = _read_csv(
+        files,
+        config,
+        [f"c{i}" for i in range(len(columns))],
+        delim=_quote(separator),
+        quote=quote,
+        escape=quote,
+        header=str(config.header).lower(),
+        skip=str(files[0].blank_lines),
     )
-    expressions = {name: _name(name) for name in columns}
-    table = _view(connection, _select(wanted, expressions, source))
-    return _TextScan(table, tuple(f.path for f in files), len(columns), separator)
-
-
-def _require_width(
-    file: SourceFile, columns: Sequence[str], wanted: Sequence[Wanted], separator: str
-) -> None:
-    if len(columns) == 1 and len(wanted) > 1:
-        raise InputRejected(
-            f"{file.path}: line 1: 1 field found, at least {len(wanted)} expected with separator "
-            f"{separator!r}; the line starts {columns[0][:80]!r}. Check format and separator"
-        )
-
-
-@dataclass(frozen=True)
-class _LinesScan(Scan):
-    def rejects(self, connection: "Backend") -> list[Reject]:
-        lines = _lines(self.files[0])
-        rows = connection.raw_sql(
-            f"SELECT line_number, line FROM ({lines}) "
-            "WHERE line IS NOT NULL AND NOT (json_valid(line) AND ltrim(line, ' \t') LIKE '{%') "
-            "ORDER BY line_number"
-        ).fetchall()
-        path = str(self.files[0])
-        return [Reject(path, int(n), None, "not a JSON object", text) for n, text in rows]
-
-
-def _lines(path: Path) -> str:
+    expressions = {name: f"c{i}" for i, name in enumerate(columns)}
     return (
-        "SELECT line, filename, row_number() OVER () AS line_number FROM "
-        f"read_csv({_quote(str(path))}, columns = {{'line': 'VARCHAR'}}, header = false, "
-        "delim = '\x01', quote = '', escape = '', auto_detect = false, filename = true, "
-        "max_line_size = 16777216)"
+        f"SELECT {_name(_SOURCE_FILE)} AS {FILE}, row_number() OVER () - 1 AS {ORDER}, "
+        f"false AS {BROKEN}, {_select(wanted, expressions)} FROM {source}"
     )
 
 
-def _scan_jsonl(connection: "Backend", file: SourceFile, wanted: Sequence[Wanted]) -> Scan:
-    expressions = {}
-    for w in wanted:
-        value = f"json_extract_string(line, {_quote('$.' + json.dumps(w.name))})"
-        if w.separator is not None:  # an array is a list already, a text is cut
-            path = _quote("$." + json.dumps(w.name))
-            value = (
-                f"CASE WHEN json_type(line, {path}) = 'ARRAY' "
-                f"THEN from_json(json_extract(line, {path}), '[\"VARCHAR\"]') "
-                f"ELSE string_split({value}, {_quote(w.separator)}) END"
-            )
-        expressions[w.name] = value
-    valid = (
-        f"(SELECT filename, line::JSON AS line FROM ({_lines(file.path)}) "
-        "WHERE CASE WHEN json_valid(line) THEN ltrim(line, ' \t') LIKE '{%' ELSE false END)"
+def _json_query(
+    files: Sequence[SourceFile], config: FilesConfig, wanted: Sequence[Wanted]
+) -> str:
+    lines = _read_csv(
+        files, config, ["line"], delim="'\x01'", quote="''", escape="''", header="false"
     )
-    return _LinesScan(_view(connection, _select(wanted, expressions, valid)), (file.path,))
+    paths = list(dict.fromkeys(path for w in wanted for path in _json_paths(w.name)))
+    listed = "[" + ", ".join(_quote(path) for path in paths) + "]"
+    places = {path: i for i, path in enumerate(paths, start=1)}
+    expressions = {
+        w.name: _first([_json_cell(places[path], w.separator) for path in _json_paths(w.name)])
+        for w in wanted
+    }
+    numbered = (
+        f"SELECT {_name(_SOURCE_FILE)} AS {FILE}, row_number() OVER () - 1 AS {ORDER}, line, "
+        "NOT (json_valid(line) AND ltrim(line, ' \t') LIKE '{%') "
+        f"AS {BROKEN} FROM {lines} WHERE trim(line, ' \t') <> ''"
+    )
+    # one call with all paths parses the line once
+    parsed = (
+        f"SELECT {FILE}, {ORDER}, {BROKEN}, "
+        f"CASE WHEN NOT {BROKEN} THEN json_extract_string(line, {listed}) END AS texts, "
+        f"CASE WHEN NOT {BROKEN} THEN json_type(line, {listed}) END AS types FROM ({numbered})"
+    )
+    return f"SELECT {FILE}, {ORDER}, {BROKEN}, {_select(wanted, expressions)} FROM ({parsed})"
 
 
-@dataclass(frozen=True)
-class _ParquetScan(Scan):
-    def rejects(self, connection: "Backend") -> list[Reject]:
-        del connection
-        return []  # Parquet has no lines; cells are checked by type
+def _json_paths(name: str) -> list[str]:
+    """Return where a column stands: under its own name, or nested as its dots say."""
+    literal = f"$.{json.dumps(name, ensure_ascii=False)}"
+    if "." not in name:
+        return [literal]
+    nested = "$." + ".".join(json.dumps(part, ensure_ascii=False) for part in name.split("."))
+    return [literal, nested]
 
 
-def _scan_parquet(
-    connection: "Backend", files: Sequence[SourceFile], wanted: Sequence[Wanted]
-) -> Scan:
-    source = f"read_parquet({_paths(files)}, filename = true)"
-    expressions = {name: _name(name) for name in files[0].columns or ()}
-    table = _view(connection, _select(wanted, expressions, source))
-    return _ParquetScan(table, tuple(f.path for f in files))
+def _json_cell(place: int, separator: str | None) -> str:
+    text, kind = f"texts[{place}]", f"types[{place}]"
+    # 42.0 is written where a number was once next to a null; it is the id 42
+    scalar = f"CASE WHEN {kind} = 'DOUBLE' THEN regexp_replace({text}, '\\.0$', '') ELSE {text} END"
+    if separator is None:
+        return scalar
+    return (
+        f"CASE WHEN {kind} = 'ARRAY' THEN from_json({text}, '[\"VARCHAR\"]') "
+        f"ELSE string_split({scalar}, {_quote(separator)}) END"
+    )
+
+
+def _first(expressions: Sequence[str]) -> str:
+    return expressions[0] if len(expressions) == 1 else f"coalesce({', '.join(expressions)})"
+
+
+def _parquet_query(files: Sequence[SourceFile], wanted: Sequence[Wanted]) -> str:
+    expressions = {name: _name(name) for name in files[0].columns}
+    # old writers leave texts unmarked, which then look like bytes
+    return (
+        f"SELECT {_name(_SOURCE_FILE)} AS {FILE}, row_number() OVER () - 1 AS {ORDER}, "
+        f"false AS {BROKEN}, {_select(wanted, expressions)} FROM read_parquet({_paths(files)}, "
+        f"filename = {_quote(_SOURCE_FILE)}, hive_partitioning = false, binary_as_string = true)"
+    )

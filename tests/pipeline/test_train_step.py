@@ -167,3 +167,20 @@ def test_loss_is_the_weighted_mean():
     )
     expected = (3 * np.log(2) + np.log(1 + np.exp(2))) / 4
     assert float(loss) == pytest.approx(expected, rel=1e-6)
+
+
+def test_no_step_reads_the_whole_table():
+    """A dense read copies all rows, so that a step's cost would grow with the table."""
+    model = build("fm", SCHEMA, MODELS["fm"].config(embedding_dim=3), RowAdam().slot_values)
+    batch = batch_of([2, 3], [1, 2], [1, 2], [0, 1])
+    model.build_from(batch)
+    step = TrainStep(model, RowAdam(), keras.optimizers.Adam(0.1), xla=False)
+    tensors = {name: tf.constant(array) for name, array in batch.items()}
+    graph = step._step.get_concrete_function(tensors, tf.constant(1.0)).graph
+    packed = next(
+        inner for outer, inner in graph.captures if outer is model.embeddings.packed.value.handle
+    )
+    readers = {
+        op.type for op in graph.get_operations() if any(packed is given for given in op.inputs)
+    }
+    assert readers == {"ResourceGather", "ResourceScatterUpdate"}
