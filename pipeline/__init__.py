@@ -4,7 +4,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pipeline.run import run as run
+    from pipeline.workflow import run as run
 
 __all__ = ["run"]
 
@@ -12,7 +12,7 @@ __all__ = ["run"]
 def __getattr__(name: str) -> Any:
     # loaded on use: the stages import TensorFlow, which `clickloom --help` must not
     if name == "run":
-        from pipeline.run import run
+        from pipeline.workflow import run
 
         return run
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -84,7 +84,7 @@ def _run(
     until: str, config: Path, runs: Path, overrides: list[str], date: str | None, run_id: str | None
 ) -> None:
     progress = _prepare()
-    from pipeline.run import run
+    from pipeline.workflow import run
 
     result = run(config, runs, overrides, date=date, run_id=run_id, until=until, progress=progress)  # type: ignore[arg-type]
     print_result(result)

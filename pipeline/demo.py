@@ -37,7 +37,7 @@ def run_demo(runs: Path, data: Path, progress: Progress) -> dict[str, Any]:
     if not events.exists():
         facts = write_log(data, 200_000, 7, "csv")
         progress.event("synth", events=str(events), click_rate=facts["click_rate"])
-    from pipeline.run import run
+    from pipeline.workflow import run
 
     files = f"data.files={events}"
     result = run(CONFIG, runs, [files], progress=progress)

@@ -91,7 +91,7 @@ def small_log(tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def small_run(small_log, tmp_path_factory):
     """A finished run of the small config: (config path, result, runs folder)."""
-    from pipeline.run import run
+    from pipeline.workflow import run
 
     folder = tmp_path_factory.mktemp("small")
     config = write_config(folder / "config.yaml", {"data.files": str(small_log)})

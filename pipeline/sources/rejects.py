@@ -190,9 +190,10 @@ def _rows(
         header = config.header
         start = 1
         for fields in reader:
-            if fields and header:
+            empty = not fields or (len(fields) == 1 and not fields[0].strip(" "))
+            if not empty and header:
                 header = False
-            elif start not in rejected and "".join(fields[:2]).strip(" "):
+            elif not empty and start not in rejected:
                 yield start, fields
             start = reader.line_num + 1
 

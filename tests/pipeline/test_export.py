@@ -14,7 +14,7 @@ from pipeline.bundle import feed, to_examples
 from pipeline.config_file import load_config
 from pipeline.errors import GateFailed
 from pipeline.export import check_gates, versions
-from pipeline.run import run
+from pipeline.workflow import run
 from tests.conftest import Silent, write_config
 
 
