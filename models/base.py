@@ -98,6 +98,14 @@ def history_mask(history: History, batch: Tensors) -> tf.Tensor:
     return length_mask(batch[length_key(history.name)], places)
 
 
+def places_key(history: str) -> str:
+    """Return the batch key of the flat places of a history's real events; see `Scorer`.
+
+    The key is a help for speed and may be absent.
+    """
+    return f"{history}_places"
+
+
 class BaseConfig(EmbeddingMLPConfig):
     """Options of `Base`."""
 

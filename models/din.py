@@ -5,7 +5,7 @@ import tensorflow as tf
 from pydantic import Field
 
 from features.schema import FeatureSchema, History
-from models.base import EmbeddingMLP, EmbeddingMLPConfig, history_mask
+from models.base import EmbeddingMLP, EmbeddingMLPConfig, history_mask, places_key
 from models.ctr_model import Tensors
 from models.layers.activations import Activation
 from models.layers.attention import ActivationUnit, AttentionPooling, Normalisation
@@ -84,7 +84,8 @@ class DIN(EmbeddingMLP):
     ) -> tf.Tensor:
         """Return v_U(A) of the history."""
         query, events, mask = self._compared(history, embedded, batch)
-        return self.pools[history.name](query, events, mask, training=training)
+        places = batch.get(places_key(history.name))
+        return self.pools[history.name](query, events, mask, places=places, training=training)
 
     def attention(self, batch: Tensors) -> dict[str, tf.Tensor]:
         """Return the weight of every event by history, float (batch, items); 0 at padding."""

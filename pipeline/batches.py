@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from features.schema import CategoricalList, FeatureSchema, History, length_key, weight_key
+from models.base import places_key
 
 Batch = dict[str, np.ndarray]
 LABEL, WEIGHT = "label", "weight"
@@ -170,6 +171,24 @@ def trim_lists(batch: Batch, schema: FeatureSchema) -> Batch:
         for key in list_keys(feature):
             trimmed[key] = batch[key][:, : min(width, widths[key])]
     return trimmed
+
+
+def add_places(batch: Batch, schema: FeatureSchema, parts: int) -> Batch:
+    """Add the flat places of the real events of every history, so that padding costs nothing.
+
+    The number of places is rounded up to a `parts`-th of all places: compiled code sees few
+    shapes, and they follow from the batch alone, so that a resumed run computes alike.
+    """
+    extended = dict(batch)
+    for history in schema.histories:
+        rows, width = batch[history.channels[0].name].shape
+        real = np.arange(width) < batch[length_key(history.name)][:, None]
+        found = np.flatnonzero(real)
+        step = max(rows * width // parts, 1)
+        places = np.zeros(max(-(-len(found) // step), 1) * step, np.int32)
+        places[: len(found)] = found
+        extended[places_key(history.name)] = places
+    return extended
 
 
 def list_keys(feature: CategoricalList | History) -> list[str]:

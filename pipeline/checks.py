@@ -2,221 +2,69 @@
 """Checks across config keys, and of a config against the headers of its data."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
 from features.moments import TimeLayout
-from features.space import missing_flag_name, schema_of
+from features.schema import length_key, weight_key
+from features.space import schema_of
 from features.specs import (
     CategoricalSpec,
+    ColumnSpec,
     DatetimeSpec,
+    FeatureSpec,
     HistorySpec,
     NumericSpec,
     channel_name,
+    missing_flag_name,
     raw_inputs,
 )
 from models.registry import MODELS, check
-from pipeline.config import RESERVED_NAMES, HashSplit, LeaveLastOut, RunConfig, TimeSplit
-from pipeline.config_file import Problem, describe, nearest, parse, read_document
-from pipeline.errors import ConfigError, InputRejected
+from pipeline.config import (
+    RESERVED_KEYS,
+    RESERVED_NAMES,
+    HashSplit,
+    LeaveLastOut,
+    RunConfig,
+    TimeSplit,
+)
+from pipeline.config_file import Parsed, describe, explain, nearest, parse
+from pipeline.config_yaml import KeyPath, Problem, read_document
 from pipeline.rows import needed_columns
-from pipeline.sources.source import open_source
+from pipeline.sources.source import look_at
 
 _SOME_ROWS = 3
 """Stands for table sizes, which only data can tell."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
-def find_problems(config: RunConfig) -> list[Problem]:
-    """Return everything that is wrong across the keys of a config, without looking at data."""
-    problems = [*_features(config), *_sections(config)]
-    if not problems:
-        problems = [*_model(config)]
-    elif isinstance(config.model.get("kind"), str):
-        problems += _model_options(config)
-    return problems
+def find_problems(parsed: Parsed, content: Mapping[str, Any]) -> list[Problem]:
+    """Return everything that is wrong across the keys of a config, without looking at data.
+
+    Args:
+        parsed: The config as far as it is right by itself.
+        content: The document that it was read from.
+    """
+    config = parsed.config
+    if config is None:
+        section = content.get("model")
+        return _option_problems(section)[0] if isinstance(section, dict) else []
+    problems = [*_features(config, parsed), *_sections(config, parsed), *_model(config, parsed)]
+    return [p for p in problems if not any(p.path[: len(q)] == q for q in parsed.dropped)]
 
 
 def find_notes(config: RunConfig) -> list[str]:
     """Return what is allowed but may be unwanted: declared features that the model leaves out."""
     chosen = config.model.get("features")
-    if not chosen:
+    if not isinstance(chosen, list | tuple):
         return []
     in_histories = {feature for _, spec in config.histories() for feature in spec.of}
     unused = [f for f in config.features if f not in chosen and f not in in_histories]
     return [f"features.{name}: declared, but model.features leaves it out" for name in unused]
-
-
-def check_data(config: RunConfig, date: str | None = None) -> list[str]:
-    """Compare a config with the headers of its data; return warnings and notes.
-
-    Raises:
-        InputRejected: A file or a required column is missing.
-        ConfigError: A path cannot be filled in.
-    """
-    source = open_source(config.data, needed_columns(config), date)
-    return [*source.warnings, *source.notes]
-
-
-def _features(config: RunConfig) -> Iterator[Problem]:
-    for name, spec in config.features.items():
-        path = ("features", name)
-        if not _NAME.fullmatch(name):
-            yield Problem(path, "a name has letters, digits and _ only, as it names an input of "
-                          "the served model; give the column's own name with column:")  # fmt: skip
-        if name in RESERVED_NAMES:
-            yield Problem(path, "is a reserved name; choose another and give column:")
-        match spec:
-            case CategoricalSpec(table=str(table)):
-                yield from _shared_table(config, name, table)
-            case DatetimeSpec(format=str(time_format)):
-                yield from _layout((*path, "format"), time_format)
-            case HistorySpec():
-                yield from _history(config, name, spec)
-    try:
-        raw_inputs(config.features)
-    except ValueError as error:
-        yield Problem(("features",), str(error))
-    except TypeError:
-        pass  # a shared table that is not there is reported above
-    yield from _clashes(config)
-
-
-def _layout(path: tuple[str, ...], time_format: str) -> Iterator[Problem]:
-    try:
-        TimeLayout.of(time_format)
-    except ValueError as error:
-        yield Problem(path, str(error))
-
-
-def _shared_table(config: RunConfig, name: str, table: str) -> Iterator[Problem]:
-    path = ("features", name, "table")
-    owner = config.features.get(table)
-    if not isinstance(owner, CategoricalSpec):
-        categorical = [f for f, s in config.features.items() if isinstance(s, CategoricalSpec)]
-        yield Problem(path, f"{table!r} is not a categorical feature{nearest(table, categorical)}")
-    elif owner.table:
-        yield Problem(path, f"{table!r} has no table of its own; name {owner.table!r}")
-
-
-def _history(config: RunConfig, name: str, spec: HistorySpec) -> Iterator[Problem]:
-    path = ("features", name)
-    with_ids = [
-        feature
-        for feature, other in config.features.items()
-        if not isinstance(other, NumericSpec | HistorySpec)
-        and not getattr(other, "separator", None)
-    ]
-    for i, feature in enumerate(spec.of):
-        if feature not in with_ids:
-            hint = nearest(feature, with_ids)
-            yield Problem((*path, "of", i), f"{feature!r} is no feature with one id a row{hint}")
-    if config.entity is None:
-        yield Problem(path, "a history needs to know whose it is: give entity, such as user_id")
-    if config.time is None:
-        yield Problem(path, "a history needs to know when events happened: give time")
-
-
-def _clashes(config: RunConfig) -> Iterator[Problem]:
-    """Yield names that two features would give to one column of the encoded data."""
-    taken = dict.fromkeys(config.features, "a feature")
-    for name, spec in config.features.items():
-        made = []
-        if isinstance(spec, NumericSpec) and spec.missing_flag:
-            made = [missing_flag_name(name)]
-        elif isinstance(spec, HistorySpec):
-            made = [f"{name}_length", *(channel_name(name, feature) for feature in spec.of)]
-        elif isinstance(spec, CategoricalSpec) and spec.separator:
-            made = [f"{name}_length", f"{name}_weight"]
-        for column in made:
-            if column in taken:
-                yield Problem(
-                    ("features", name), f"makes a column {column!r}, which is {taken[column]} too"
-                )
-            taken[column] = f"made by {name}"
-
-
-def _sections(config: RunConfig) -> Iterator[Problem]:
-    if config.time and config.time.format:
-        yield from _layout(("time", "format"), config.time.format)
-    match config.split:
-        case TimeSplit() if config.time is None:
-            yield Problem(("split",), "a split by time needs time: {column: …}")
-        case LeaveLastOut() if config.time is None or config.entity is None:
-            yield Problem(("split",), "leave_last_out needs entity and time")
-        case HashSplit(kind="user") if config.entity is None and config.split.column is None:
-            yield Problem(("split",), "a split by user needs entity, or column")
-    wanted = [*(config.evaluate.metrics or ()), *config.evaluate.gates]
-    if "gauc" in wanted and config.group_column is None:
-        yield Problem(("evaluate",), "gauc needs groups: give evaluate.group or entity")
-    if config.train.monitor == "gauc" and config.group_column is None:
-        yield Problem(("train", "monitor"), "gauc needs groups: give evaluate.group or entity")
-
-
-def _model(config: RunConfig) -> Iterator[Problem]:
-    options = _model_options(config)
-    yield from options
-    if options:
-        return
-    kind = config.model["kind"]
-    chosen = config.model.get("features")
-    schema = schema_of(config.features, lambda table: _SOME_ROWS)
-    parsed = MODELS[kind].config.model_validate(_options(config))
-    selected = schema.select(tuple(chosen)) if chosen else schema
-    for message in check(kind, selected, parsed):
-        yield Problem(("model",), message)
-
-
-def _options(config: RunConfig) -> dict[str, object]:
-    return {key: value for key, value in config.model.items() if key != "kind"}
-
-
-def _model_options(config: RunConfig) -> list[Problem]:
-    """Check the model's section by itself: its kind, its options, the features it names."""
-    kind = config.model.get("kind")
-    if kind is None:
-        return [Problem(("model", "kind"), f"is missing: one of {', '.join(MODELS)}")]
-    if kind not in MODELS:
-        return [
-            Problem(("model", "kind"), f"no model is called {kind!r}{nearest(str(kind), MODELS)}")
-        ]
-    problems = []
-    try:
-        MODELS[kind].config.model_validate(_options(config))
-    except ValidationError as error:
-        problems = [_option_problem(kind, detail) for detail in error.errors()]
-    chosen = config.model.get("features") or ()
-    names = [*config.features, *_flags(config)]
-    for i, name in enumerate(chosen):
-        if name not in names:
-            hint = nearest(str(name), names)
-            problems.append(
-                Problem(("model", "features", i), f"no feature is called {name!r}{hint}")
-            )
-    return problems
-
-
-def _flags(config: RunConfig) -> list[str]:
-    return [
-        missing_flag_name(name)
-        for name, spec in config.features.items()
-        if isinstance(spec, NumericSpec) and spec.missing_flag
-    ]
-
-
-def _option_problem(kind: str, detail: object) -> Problem:
-    if not isinstance(detail, dict):
-        raise TypeError("pydantic describes errors as mappings")
-    path = ("model", *detail["loc"])
-    if detail["type"] == "extra_forbidden":
-        word, fields = str(path[-1]), list(MODELS[kind].config.model_fields)
-        close = get_close_matches(word, fields, n=1, cutoff=0.5)
-        hint = f"did you mean {close[0]!r}?" if close else f"{kind} has {', '.join(fields)}"
-        return Problem(path, f"unknown key: {hint}")
-    return Problem(path, f"{detail['msg']}; got {detail['input']!r}")
 
 
 def validate_file(
@@ -231,13 +79,250 @@ def validate_file(
         ConfigError: The file cannot be read at all.
     """
     document = read_document(path, overrides)
-    config, problems = parse(document)
-    if config is None:
-        return describe(path, document, problems).split("\n")[1:], []
-    problems += find_problems(config)
-    lines = describe(path, document, problems).split("\n")[1:] if problems else []
+    parsed = parse(document)
+    problems = [*parsed.problems, *find_problems(parsed, document.content)]
+    notes: list[str] = []
+    if parsed.config is not None:
+        notes = find_notes(parsed.config)
+        if not parsed.has_dropped("data"):
+            found, more = check_data(parsed.config, parsed, date)
+            problems += found
+            notes += more if not parsed.dropped else []
+    return describe(document, problems).split("\n")[1:] if problems else [], notes
+
+
+def check_data(
+    config: RunConfig, parsed: Parsed, date: str | None = None
+) -> tuple[list[Problem], list[str]]:
+    """Compare a config with the headers of its data; return problems, and warnings and notes."""
+    clear = {name: spec for name, spec in config.features.items() if name not in _torn(config)}
+    readable = config.model_copy(update={"features": clear})
+    needs = [n for n in needed_columns(readable) if not parsed.has_dropped(n.path[0])]
+    source, found = look_at(config.data, needs, date)
+    problems = [Problem(problem.path, str(problem.error)) for problem in found]
+    return problems, [*source.warnings, *source.notes]
+
+
+def _features(config: RunConfig, parsed: Parsed) -> Iterator[Problem]:
+    for name, spec in config.features.items():
+        path: KeyPath = ("features", name)
+        if not _NAME.fullmatch(name):
+            yield Problem(path, "a name has letters, digits and _ only, as it names an input of "
+                          "the served model; give the column's own name with column:")  # fmt: skip
+        if name in RESERVED_NAMES:
+            yield Problem(path, "is a reserved name; choose another and give column:")
+        if isinstance(spec, ColumnSpec) and (spec.column or name) == config.label.column:
+            yield Problem(path, "reads the label's column: the model would be told the answer")
+        match spec:
+            case CategoricalSpec(table=str(table)):
+                yield from _shared_table(config, parsed, name, table)
+            case DatetimeSpec(format=str(time_format)):
+                yield from _layout((*path, "format"), time_format)
+            case HistorySpec():
+                yield from _history(config, parsed, name, spec)
+    yield from _torn(config).values()
+    yield from _clashes(config)
+
+
+def _layout(path: KeyPath, time_format: str) -> Iterator[Problem]:
     try:
-        notes = check_data(config, date)
-    except (InputRejected, ConfigError) as error:
-        return [*lines, *str(error).split("\n")], find_notes(config)
-    return lines, [*notes, *find_notes(config)]
+        TimeLayout.of(time_format)
+    except ValueError as error:
+        yield Problem(path, str(error))
+
+
+def _shared_table(config: RunConfig, parsed: Parsed, name: str, table: str) -> Iterator[Problem]:
+    path = ("features", name, "table")
+    owner = config.features.get(table)
+    if parsed.has_dropped("features", table):
+        return
+    if not isinstance(owner, CategoricalSpec):
+        categorical = [f for f, s in config.features.items() if isinstance(s, CategoricalSpec)]
+        yield Problem(path, f"{table!r} is not a categorical feature{nearest(table, categorical)}")
+    elif owner.table:
+        yield Problem(path, f"{table!r} has no table of its own; name {owner.table!r}")
+
+
+def _history(config: RunConfig, parsed: Parsed, name: str, spec: HistorySpec) -> Iterator[Problem]:
+    path = ("features", name)
+    with_ids = _with_ids(config.features)
+    for i, feature in enumerate(spec.of):
+        if feature not in with_ids and not parsed.has_dropped("features", feature):
+            hint = nearest(feature, with_ids)
+            yield Problem((*path, "of", i), f"{feature!r} is no feature with one id a row{hint}")
+    if config.entity is None and not parsed.has_dropped("entity"):
+        yield Problem(path, "a history needs to know whose it is: give entity, such as user_id")
+    if config.time is None and not parsed.has_dropped("time"):
+        yield Problem(path, "a history needs to know when events happened: give time")
+
+
+def _with_ids(specs: Mapping[str, FeatureSpec]) -> list[str]:
+    return [
+        feature
+        for feature, spec in specs.items()
+        if not isinstance(spec, NumericSpec | HistorySpec) and not getattr(spec, "separator", None)
+    ]
+
+
+def _torn(config: RunConfig) -> dict[str, Problem]:
+    """Return, by name, the features that cannot read their column beside the others."""
+    readers: dict[str, dict[str, FeatureSpec]] = {}
+    for name, spec in config.features.items():
+        if isinstance(spec, ColumnSpec):
+            readers.setdefault(spec.column or name, {})[name] = spec
+    torn: dict[str, Problem] = {}
+    for specs in readers.values():
+        try:
+            raw_inputs(specs)
+        except ValueError as error:
+            last = list(specs)[-1]
+            torn[last] = Problem(("features", last), str(error))
+    return torn
+
+
+def _clashes(config: RunConfig) -> Iterator[Problem]:
+    """Yield names that two features would give to one column of the encoded data."""
+    taken: dict[str, str] = {}
+    for name in config.features:
+        if name.lower() in taken:
+            yield Problem(
+                ("features", name), f"differs from {taken[name.lower()]} only in upper and lower "
+                "case; choose another name and give column:")  # fmt: skip
+        taken[name.lower()] = f"feature {name!r}"
+    for name, spec in config.features.items():
+        for column in _made_columns(name, spec):
+            if column.lower() in taken:
+                yield Problem(
+                    ("features", name),
+                    f"makes a column {column!r}, which {taken[column.lower()]} is or makes too",
+                )
+            taken[column.lower()] = f"feature {name!r}"
+
+
+def _made_columns(name: str, spec: FeatureSpec) -> list[str]:
+    """Return the columns of the encoded data that a feature makes beside its own."""
+    match spec:
+        case NumericSpec(missing_flag=True):
+            return [missing_flag_name(name)]
+        case HistorySpec():
+            return [length_key(name), *(channel_name(name, feature) for feature in spec.of)]
+        case CategoricalSpec(separator=str()):
+            return [length_key(name), weight_key(name)]
+    return []
+
+
+def _sections(config: RunConfig, parsed: Parsed) -> Iterator[Problem]:
+    if config.time and config.time.format:
+        yield from _layout(("time", "format"), config.time.format)
+    has_time = config.time is not None or parsed.has_dropped("time")
+    has_entity = config.entity is not None or parsed.has_dropped("entity")
+    match config.split:
+        case TimeSplit() if not has_time:
+            yield Problem(("split",), "a split by time, the default, needs time: {column: …}")
+        case LeaveLastOut() if not (has_time and has_entity):
+            yield Problem(("split",), "leave_last_out needs entity and time")
+        case HashSplit(kind="user", column=None) if not has_entity:
+            yield Problem(("split",), "a split by user needs entity, or column")
+    for i, key in enumerate(config.keys):
+        if key in config.keys[:i]:
+            yield Problem(("keys", i), f"{key!r} stands twice")
+        if key.lower() in RESERVED_KEYS:
+            yield Problem(("keys", i), f"{key!r} is a column of predictions by itself")
+    yield from _groups(config, has_entity or parsed.has_dropped("evaluate", "group"))
+
+
+def _groups(config: RunConfig, has_entity: bool) -> Iterator[Problem]:
+    if config.evaluate.group or has_entity:
+        return
+    needing: list[KeyPath] = []
+    if "gauc" in (config.evaluate.metrics or ()):
+        needing.append(("evaluate", "metrics"))
+    if "gauc" in config.evaluate.gates:
+        needing.append(("evaluate", "gates", "gauc"))
+    if config.train.monitor == "gauc":
+        needing.append(("train", "monitor"))
+    for path in needing:
+        yield Problem(path, "gauc needs groups: give evaluate.group or entity")
+
+
+def _model(config: RunConfig, parsed: Parsed) -> Iterator[Problem]:
+    """Check the model's options, the features that it names, and whether it can take them."""
+    if parsed.has_dropped("model"):
+        return
+    problems, options = _option_problems(config.model)
+    yield from problems
+    chosen = config.model.get("features")
+    if chosen is not None and not isinstance(chosen, list | tuple):
+        return  # reported with the options
+    schema = schema_of(_sound(config.features), lambda table: _SOME_ROWS)
+    names = [feature.name for feature in schema.features]
+    broken = [name for name in config.features if name not in names]
+    for i, name in enumerate(chosen or ()):
+        known = name in names or name in broken or parsed.has_dropped("features", str(name))
+        if not known:
+            hint = nearest(str(name), [*names, *broken])
+            yield Problem(("model", "features", i), f"no feature is called {name!r}{hint}")
+    if options is None or broken or parsed.has_dropped("features"):
+        return
+    usable = [name for name in chosen if name in names] if chosen else names
+    kind = config.model["kind"]
+    fitting = MODELS[kind].config.model_validate(options)
+    for message in check(kind, schema.select(tuple(usable)), fitting):
+        yield Problem(("model",), message)
+
+
+def _sound(specs: Mapping[str, FeatureSpec]) -> dict[str, FeatureSpec]:
+    """Return the features that name only features that are there."""
+    sound = {}
+    for name, spec in specs.items():
+        match spec:
+            case CategoricalSpec(table=str(table)):
+                owner = specs.get(table)
+                good = isinstance(owner, CategoricalSpec) and not owner.table
+            case HistorySpec():
+                good = all(feature in _with_ids(specs) for feature in spec.of)
+            case _:
+                good = True
+        if good:
+            sound[name] = spec
+    return sound
+
+
+def _option_problems(model: Mapping[str, Any]) -> tuple[list[Problem], dict[str, Any] | None]:
+    """Return what is wrong with a model's section by itself, and its right options.
+
+    The options leave out `features`, and are None where the kind is not known.
+    """
+    kind = model.get("kind")
+    if kind is None:
+        return [Problem(("model", "kind"), f"is missing: one of {', '.join(MODELS)}")], None
+    if not isinstance(kind, str) or kind not in MODELS:
+        hint = nearest(str(kind), MODELS)
+        return [Problem(("model", "kind"), f"no model is called {kind!r}{hint}")], None
+    options = {key: value for key, value in model.items() if key != "kind"}
+    try:
+        MODELS[kind].config.model_validate(options)
+    except ValidationError as error:
+        problems = [_option_problem(kind, detail) for detail in error.errors()]
+        wrong = {str(problem.path[1]) for problem in problems if len(problem.path) > 1}
+        options = {key: value for key, value in options.items() if key not in wrong}
+    else:
+        problems = []
+    return problems, {key: value for key, value in options.items() if key != "features"}
+
+
+def _option_problem(kind: str, detail: Any) -> Problem:
+    path = ("model", *detail["loc"])
+    if detail["type"] != "extra_forbidden":
+        return Problem(path, explain(detail))
+    word, fields = str(path[-1]), list(MODELS[kind].config.model_fields)
+    close = get_close_matches(word, fields, n=1)
+    if close:
+        return Problem(path, f"unknown key: did you mean {close[0]!r}?")
+    meant = {
+        other: near[0]
+        for other, entry in MODELS.items()
+        if (near := get_close_matches(word, entry.config.model_fields, n=1))
+    }
+    hint = "".join(f"; {other} has {name}" for other, name in meant.items())
+    return Problem(path, f"unknown key: {kind} has {', '.join(fields)}{hint}")

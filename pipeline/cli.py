@@ -72,12 +72,28 @@ def print_result(result: dict[str, Any]) -> None:
 
 def _prepare() -> Any:
     """Set up what every command that works needs; return where it reports to."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     from pipeline.progress import default_progress
     from pipeline.termination import watch_for_termination
 
     watch_for_termination()
+    _import_tensorflow()
     return default_progress()
+
+
+def _import_tensorflow() -> None:
+    """Import TensorFlow without the lines that it writes before it reads its log level.
+
+    They would stand between the JSON lines on stderr. What goes wrong still raises.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    stderr, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        import tensorflow  # noqa: F401
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        os.close(nowhere)
 
 
 def _run(

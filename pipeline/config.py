@@ -1,129 +1,69 @@
 # SPDX-License-Identifier: Apache-2.0
 """The config of a run: one YAML file, checked as a whole before anything is read."""
 
-import os
-import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from features.specs import FeatureSpec, HistorySpec, TimeFormat
+from features.specs import FeatureSpec, HistorySpec
+from pipeline.config_data import (
+    DataConfig,
+    FilesConfig,
+    Format,
+    JoinConfig,
+    LabelConfig,
+    Section,
+    TimeConfig,
+    expand_path,
+    in_full,
+)
 
-Format = Literal["csv", "tsv", "jsonl", "parquet"]
-RESERVED_NAMES = frozenset({"label", "weight", "row_id", "split", "score"})
+__all__ = [
+    "ColumnSplit",
+    "DataConfig",
+    "DriftConfig",
+    "EngineConfig",
+    "EvaluateConfig",
+    "ExportConfig",
+    "FilesConfig",
+    "Format",
+    "Gate",
+    "HashSplit",
+    "JoinConfig",
+    "LabelConfig",
+    "LeaveLastOut",
+    "RunConfig",
+    "SplitConfig",
+    "TimeConfig",
+    "TimeSplit",
+    "TrainConfig",
+    "expand_path",
+    "moment_us",
+]
+
+RESERVED_NAMES = frozenset({"row_id", "label", "weight", "group", "time_us", "split", "score"})
 """Columns of the encoded data and of predictions; no feature may be called so."""
+RESERVED_KEYS = RESERVED_NAMES - {"split"} | {"row"}
+"""Columns of predictions beside the keys; no key may be called so."""
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+def moment_us(iso: str) -> int:
+    """Return a moment (ISO 8601, UTC unless it says otherwise) in µs since 1970.
+
+    Raises:
+        ValueError: The text is no such moment.
+    """
+    try:
+        moment = datetime.fromisoformat(iso)
+    except ValueError:
+        raise ValueError(f"{iso!r} is no moment such as 2026-01-31 or 2026-01-31T12:00Z") from None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
-class FilesConfig(_Section):
-    """One table in files."""
-
-    files: tuple[str, ...] = Field(
-        min_length=1,
-        description="Paths or globs. {date} stands for the run's date, ${NAME} for an "
-        "environment variable. Relative paths start at the working directory.",
-    )
-    format: Format | None = Field(None, description="From the files' ending when not given.")
-    header: bool = Field(True, description="Whether text files start with the columns' names.")
-    columns: tuple[str, ...] | None = Field(
-        None, description="Names of the columns of text files without a header, in order."
-    )
-    separator: str | None = Field(
-        None, min_length=1, max_length=1, description="Between two fields; , for csv, tab for tsv."
-    )
-    encoding: Literal["utf-8", "utf-16", "latin-1"] = Field("utf-8", description="Of text files.")
-    null_tokens: tuple[str, ...] = Field(
-        ("",), description="Texts that mean missing, exactly as written. Empty text always does."
-    )
-    trim: bool = Field(
-        False, description="Strip white space around texts (around numbers it never matters)."
-    )
-
-    @field_validator("files", mode="before")
-    @classmethod
-    def _one_or_many(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value
-
-    @model_validator(mode="after")
-    def _header_or_columns(self) -> Self:
-        if self.columns and len(set(self.columns)) != len(self.columns):
-            raise ValueError("columns: a name stands twice")
-        if not self.header and not self.columns:
-            raise ValueError("header: false needs columns, the names in order")
-        if self.header and self.columns:
-            raise ValueError("columns are for files without a header; add header: false")
-        return self
-
-
-class JoinConfig(FilesConfig):
-    """A side table, such as items or users, whose columns are added by key."""
-
-    on: str | dict[str, str] = Field(
-        description="Key column, or {column of the data: column of the side table}. Each key "
-        "may stand once in the side table; rows without a match get missing values."
-    )
-    prefix: str = Field("", description="Put before the names of the added columns.")
-
-
-class DataConfig(FilesConfig):
-    """Where the click log lies and how it is written."""
-
-    joins: tuple[JoinConfig, ...] = Field((), description="Side tables, joined in this order.")
-    max_bad_rows: int = Field(
-        0,
-        ge=0,
-        description="Malformed rows that are set aside in dataset/rejected before the "
-        "run is refused.",
-    )
-
-
-_RULE = re.compile(r"\s*(>=|<=|==|!=|>|<)\s*([-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)\s*")
-
-
-class LabelConfig(_Section):
-    """What counts as a click."""
-
-    column: str = Field(description="Column of the data.")
-    positive: str | tuple[str, ...] | None = Field(
-        None,
-        description='When a row is positive: a comparison such as ">= 4", or a list of values. '
-        "Without it the column must hold 0 and 1.",
-    )
-
-    @field_validator("positive", mode="before")
-    @classmethod
-    def _values_as_text(cls, value: Any) -> Any:
-        if isinstance(value, list | tuple):
-            return tuple(str(item) for item in value)
-        return value
-
-    @model_validator(mode="after")
-    def _rule_is_readable(self) -> Self:
-        if isinstance(self.positive, str) and not _RULE.fullmatch(self.positive):
-            raise ValueError(
-                f"positive: {self.positive!r} is not a comparison with a number such as '>= 4'; "
-                "for values give a list such as [click, buy]"
-            )
-        return self
-
-    @property
-    def comparison(self) -> tuple[str, float] | None:
-        """Operator and number of a comparison rule, or None."""
-        match = _RULE.fullmatch(self.positive) if isinstance(self.positive, str) else None
-        return (match[1], float(match[2])) if match else None
-
-
-class TimeConfig(TimeFormat):
-    """When an event happened."""
-
-    column: str = Field(description="Column of the data.")
-
-
-class TimeSplit(_Section):
+class TimeSplit(Section):
     """Oldest rows train, newest rows test; rows of one moment stay together."""
 
     kind: Literal["time"] = "time"
@@ -143,10 +83,13 @@ class TimeSplit(_Section):
             raise ValueError("valid + test leave no rows for training")
         if (self.valid_from is None) != (self.test_from is None):
             raise ValueError("give both valid_from and test_from, or neither")
+        moments = [moment_us(text) for text in (self.valid_from, self.test_from) if text]
+        if moments and moments[0] >= moments[1]:
+            raise ValueError("valid_from must be before test_from: the newest rows are the test")
         return self
 
 
-class HashSplit(_Section):
+class HashSplit(Section):
     """By a stable hash of a column: the same value is in the same part in every run."""
 
     kind: Literal["hash", "user"]
@@ -163,7 +106,7 @@ class HashSplit(_Section):
         return self
 
 
-class ColumnSplit(_Section):
+class ColumnSplit(Section):
     """A column says which part a row belongs to."""
 
     kind: Literal["column"]
@@ -172,8 +115,16 @@ class ColumnSplit(_Section):
     valid: tuple[str, ...] = Field(("valid",), description="Its values for validation rows.")
     test: tuple[str, ...] = Field(("test",), description="Its values for test rows.")
 
+    @model_validator(mode="after")
+    def _apart(self) -> Self:
+        parts = [*self.train, *self.valid, *self.test]
+        shared = sorted({value for value in parts if parts.count(value) > 1})
+        if shared:
+            raise ValueError(f"values may name one part only: {', '.join(shared)}")
+        return self
 
-class LeaveLastOut(_Section):
+
+class LeaveLastOut(Section):
     """Each entity's last event tests, the one before validates, the others train."""
 
     kind: Literal["leave_last_out"]
@@ -184,7 +135,7 @@ SplitConfig = Annotated[
 ]
 
 
-class TrainConfig(_Section):
+class TrainConfig(Section):
     """How the model is fitted."""
 
     epochs: int = Field(3, ge=1, description="Passes over the training rows, at most.")
@@ -215,7 +166,7 @@ class TrainConfig(_Section):
 Metric = Literal["auc", "gauc", "log_loss", "ne", "calibration", "ece"]
 
 
-class Gate(_Section):
+class Gate(Section):
     """A condition on a test metric that a model must meet to be published."""
 
     min: float | None = Field(None, description="Smallest value that passes.")
@@ -228,7 +179,7 @@ class Gate(_Section):
         return self
 
 
-class EvaluateConfig(_Section):
+class EvaluateConfig(Section):
     """How the model is judged."""
 
     group: str | None = Field(
@@ -243,7 +194,24 @@ class EvaluateConfig(_Section):
     bins: int = Field(20, ge=2, description="Calibration bins of equally many rows.")
 
 
-class ExportConfig(_Section):
+class DriftConfig(Section):
+    """How far the test rows, the newest in a split by time, may be from the training rows."""
+
+    max_unknown: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="Largest share of test rows with an unknown value, by feature.",
+    )
+    max_missing_rise: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="Largest rise of the share of missing values from training to test rows.",
+    )
+
+
+class ExportConfig(Section):
     """What is published."""
 
     directory: str | None = Field(
@@ -258,7 +226,7 @@ class ExportConfig(_Section):
     )
 
 
-class EngineConfig(_Section):
+class EngineConfig(Section):
     """What runs the relational work."""
 
     kind: Literal["duckdb"] = Field("duckdb", description="DuckDB, inside this process.")
@@ -270,23 +238,30 @@ class EngineConfig(_Section):
     threads: int | None = Field(None, ge=1, description="All cores when not given.")
 
 
-class RunConfig(_Section):
+class RunConfig(Section):
     """A whole run."""
 
-    name: str = Field(pattern=r"^[\w.-]+$", description="Name of the run's folder.")
+    name: str = Field(
+        pattern=r"^\w[\w.-]*$", description="Name of the run's folder: letters, digits, _ . and -."
+    )
     seed: int = Field(7, ge=0, lt=2**31, description="Of shuffling, initial weights and dropout.")
     data: DataConfig
-    label: LabelConfig
+    label: Annotated[LabelConfig, in_full("label")]
     weight: str | None = Field(None, description="Column with sample weights, 0 or more.")
-    time: TimeConfig | None = Field(None, description="When an event happened.")
+    time: Annotated[TimeConfig | None, in_full("time")] = Field(
+        None, description="When an event happened."
+    )
     entity: str | None = Field(
         None, description="Column of whom histories belong to, such as user_id."
     )
     keys: tuple[str, ...] = Field((), description="Columns that predictions carry along.")
-    split: SplitConfig = TimeSplit()
+    split: Annotated[SplitConfig, in_full("split")] = TimeSplit()
     features: dict[str, FeatureSpec] = Field(min_length=1)
-    model: dict[str, Any] = Field(description="kind and the options of that kind.")
+    model: Annotated[dict[str, Any], in_full("model")] = Field(
+        description="kind and the options of that kind."
+    )
     train: TrainConfig = TrainConfig()
+    drift: DriftConfig = DriftConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     export: ExportConfig = ExportConfig()
     engine: EngineConfig = EngineConfig()
@@ -301,22 +276,3 @@ class RunConfig(_Section):
         for name, spec in self.features.items():
             if isinstance(spec, HistorySpec):
                 yield name, spec
-
-
-def expand_path(text: str, date: str | None) -> str:
-    """Fill `{date}` and `${NAME}` in a path.
-
-    Raises:
-        ValueError: No date was given, or the environment has no such variable.
-    """
-    if "{date}" in text:
-        if date is None:
-            raise ValueError(f"{text}: {{date}} needs a date: call with --date YYYY-MM-DD")
-        text = text.replace("{date}", date)
-
-    def value(match: re.Match[str]) -> str:
-        if match[1] not in os.environ:
-            raise ValueError(f"{text}: environment variable {match[1]} is not set")
-        return os.environ[match[1]]
-
-    return re.sub(r"\$\{(\w+)\}", value, text)

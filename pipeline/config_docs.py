@@ -20,6 +20,7 @@ from models.registry import MODELS
 from pipeline.config import (
     ColumnSplit,
     DataConfig,
+    DriftConfig,
     EngineConfig,
     EvaluateConfig,
     ExportConfig,
@@ -59,6 +60,7 @@ _SECTIONS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("features.NAME, kind: datetime", DatetimeSpec),
     ("features.NAME, kind: history", HistorySpec),
     ("train", TrainConfig),
+    ("drift", DriftConfig),
     ("evaluate", EvaluateConfig),
     ("evaluate.gates.METRIC", Gate),
     ("export", ExportConfig),

@@ -3,28 +3,63 @@
 
 import copy
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
-from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedBase
-from ruamel.yaml.error import MarkedYAMLError
 
 from pipeline.config import RunConfig
+from pipeline.config_yaml import Document, KeyPath, Problem, read_document
 from pipeline.errors import ConfigError
 
-KeyPath = tuple[str | int, ...]
+__all__ = ["KeyPath", "Problem", "describe", "explain", "load_config", "nearest", "parse"]
+
+_MOST_SHOWN = 20
+_ROUNDS = 20
+_STAND_INS: Mapping[str, Any] = {
+    "name": "unnamed",
+    "data": {"files": "?"},
+    "label": {"column": "?"},
+    "model": {},
+}
+"""Stand for required parts that are wrong, so that the others can be checked."""
+_EXPECTED = {
+    "string_type": "expected text",
+    "bool_type": "expected true or false",
+    "bool_parsing": "expected true or false",
+    "int_type": "expected a whole number",
+    "int_parsing": "expected a whole number",
+    "int_from_float": "expected a whole number",
+    "float_type": "expected a number",
+    "float_parsing": "expected a number",
+    "finite_number": "expected a finite number",
+    "tuple_type": "expected a list",
+    "list_type": "expected a list",
+    "dict_type": "expected keys and values",
+    "model_type": "expected keys and values",
+    "model_attributes_type": "expected keys and values",
+}
 
 
 @dataclass(frozen=True)
-class Problem:
-    """One thing that is wrong, and the key it is wrong at."""
+class Parsed:
+    """What is right in a document.
 
-    path: KeyPath
-    message: str
+    Attributes:
+        config: The config without its wrong parts; None if too little is left.
+        problems: What is wrong.
+        dropped: Paths of the parts that were left out.
+    """
+
+    config: RunConfig | None
+    problems: tuple[Problem, ...]
+    dropped: frozenset[KeyPath] = frozenset()
+
+    def has_dropped(self, *path: str | int) -> bool:
+        """Return whether a part, something in it, or something that it is in was left out."""
+        return any(_within(path, gone) or _within(gone, path) for gone in self.dropped)
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
@@ -37,120 +72,147 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
     Raises:
         ConfigError: With all problems, one a line: file, line, column, key path, what to do.
     """
+    from pipeline.checks import find_problems  # imports TensorFlow for the models' configs
+
     document = read_document(path, overrides)
-    config, problems = parse(document)
-    if config is not None:
-        from pipeline.checks import find_problems  # imports TensorFlow for the models' configs
-
-        problems = [*problems, *find_problems(config)]
-    if problems:
-        raise ConfigError(describe(path, document, problems))
-    if config is None:
-        raise AssertionError("a config without problems parses")
-    return config
+    parsed = parse(document)
+    problems = [*parsed.problems, *find_problems(parsed, document.content)]
+    if problems or parsed.config is None:
+        raise ConfigError(describe(document, problems))
+    return parsed.config
 
 
-def read_document(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the mapping in a config file with `key.path=value` overrides put in.
-
-    Raises:
-        ConfigError: The file cannot be read, or an override is not of that form.
-    """
-    document = read_yaml(path)
-    for override in overrides:
-        _override(document, override)
-    return document
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """Return the mapping in a YAML file, with the position of each key.
-
-    Raises:
-        ConfigError: The file is missing, is not YAML, or holds no mapping.
-    """
-    try:
-        document = YAML(typ="rt").load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: there is no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read as UTF-8 text: {error}") from error
-    except MarkedYAMLError as error:
-        mark = error.problem_mark
-        where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
-        raise ConfigError(f"{where}: not valid YAML: {error.problem}") from error
-    if not isinstance(document, dict):
-        raise ConfigError(
-            f"{path}: expected a mapping with name, data, features …; got {document!r}"
-        )
-    return document
-
-
-def _override(document: dict[str, Any], override: str) -> None:
-    key_path, equals, text = override.partition("=")
-    keys = key_path.strip().split(".")
-    if not equals or not all(keys):
-        raise ConfigError(f"--set {override}: expected key.path=value")
-    node: Any = document
-    for key in keys[:-1]:
-        if node.get(key) is None:
-            node[key] = {}
-        node = node[key]
-        if not isinstance(node, dict):
-            raise ConfigError(f"--set {override}: {key} holds {node!r}, no keys below it")
-    node[keys[-1]] = YAML(typ="safe").load(text)
-
-
-def parse(document: dict[str, Any]) -> tuple[RunConfig | None, list[Problem]]:
+def parse(document: Document) -> Parsed:
     """Validate a document.
 
-    Wrong keys are taken out and the rest is validated again, so that checks across keys can run
+    Wrong parts are left out and the rest is validated again, so that checks across keys can run
     and a user sees all problems at once.
-
-    Returns:
-        The config of what is right, or None when too little is, and the problems.
     """
-    candidate = copy.deepcopy(_plain(document))
-    problems: list[Problem] = []
-    for _ in range(10):
+    # a section whose keys are all commented out reads as null
+    candidate = {k: v for k, v in copy.deepcopy(document.content).items() if v is not None}
+    problems = list(document.problems)
+    dropped: set[KeyPath] = set()
+    for _ in range(_ROUNDS):
         try:
-            return RunConfig.model_validate(candidate), problems
+            config = RunConfig.model_validate(candidate)
         except ValidationError as error:
             found = [_problem(candidate, detail) for detail in error.errors()]
-            problems += [p for p in found if p not in problems]
-            if not all([_remove(candidate, problem.path) for problem in found]):
-                return None, problems
-    return None, problems
+        else:
+            return Parsed(config, tuple(problems), frozenset(dropped))
+        # what a part that was left out leads to is no problem of its own
+        new = [p for p in found if not Parsed(None, (), frozenset(dropped)).has_dropped(*p.path)]
+        problems += [p for p in new if p not in problems]
+        # later places of a list first, so that earlier ones do not move
+        paths = sorted({p.path for p in found}, key=_place, reverse=True)
+        gone = {_drop(candidate, path) for path in paths}
+        if None in gone:
+            break
+        dropped |= {path for path in gone if path is not None}
+    return Parsed(None, tuple(problems), frozenset(dropped))
 
 
-def _plain(node: Any) -> Any:
-    if isinstance(node, dict):
-        return {str(key): _plain(value) for key, value in node.items()}
+def _place(path: KeyPath) -> list[tuple[int, str]]:
+    return [(key, "") if isinstance(key, int) else (-1, key) for key in path]
+
+
+def _within(path: KeyPath, other: KeyPath) -> bool:
+    return path[: len(other)] == other
+
+
+def _drop(candidate: dict[str, Any], path: KeyPath) -> KeyPath | None:
+    """Take a wrong part out; return its path, or None if nothing can stand in for it."""
+    *parents, last = path
+    node: Any = candidate
+    for key in parents:
+        node = node[key] if _has(node, key) else None
+    if _has(node, last):
+        del node[last]
+        return path
+    # a key that is missing, or that says which kind of section this is: the whole section
+    if path[0] == "features" and len(path) > 1 and _has(candidate.get("features"), path[1]):
+        del candidate["features"][path[1]]
+        return path[:2]
+    section = str(path[0])
+    if section in _STAND_INS and candidate.get(section) != _STAND_INS[section]:
+        candidate[section] = _STAND_INS[section]
+        return path[:1]
+    if section in candidate and section not in _STAND_INS:
+        del candidate[section]
+        return path[:1]
+    return None
+
+
+def _has(node: Any, key: str | int) -> bool:
     if isinstance(node, list):
-        return [_plain(value) for value in node]
-    return node
+        return isinstance(key, int) and key < len(node)
+    return isinstance(node, dict) and key in node
 
 
 def _problem(document: dict[str, Any], detail: Any) -> Problem:
     path = _existing_path(document, detail["loc"])
     match detail["type"]:
-        case "extra_forbidden":
-            message = "unknown key" + _nearest(str(path[-1]), _valid_keys(document, detail["loc"]))
         case "missing":
-            path = (*path, detail["loc"][-1])
-            message = "is missing"
+            return Problem((*path, detail["loc"][-1]), "is missing")
+        case "union_tag_not_found":
+            return Problem((*path, "kind"), "is missing: say which kind it is")
         case "union_tag_invalid":
             context = detail["ctx"]
             tags = [tag.strip(" '") for tag in context["expected_tags"].split(",")]
-            path = (*path, "kind")
-            message = f"unknown kind {context['tag']!r}" + _nearest(context["tag"], tags)
-        case "union_tag_not_found":
-            path = (*path, "kind")
-            message = "is missing: say which kind it is"
+            hint = _nearest(str(context["tag"]), tags)
+            return Problem((*path, "kind"), f"unknown kind {context['tag']!r}{hint}")
+        case "extra_forbidden":
+            valid = _valid_keys(detail["loc"])
+            return Problem(path, _unknown_key(str(path[-1]), valid))
+    return Problem(path, explain(detail))
+
+
+def explain(detail: Any) -> str:
+    """Say in plain words what pydantic found wrong with a value."""
+    got = f"got {detail['input']!r}"[:120]
+    match detail["type"]:
         case "value_error":
-            message = str(detail["ctx"]["error"])
-        case _:
-            message = f"{detail['msg']}; got {detail['input']!r}"
-    return Problem(path, message)
+            return str(detail["ctx"]["error"])
+        case "literal_error":
+            allowed = [text.strip(" '") for text in detail["ctx"]["expected"].split(",")]
+            allowed = [part.strip(" '") for text in allowed for part in text.split("' or '")]
+            close = difflib.get_close_matches(str(detail["input"]), allowed, n=1, cutoff=0.6)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            return f"expected one of {', '.join(allowed)}; {got}{hint}"
+    expected = _EXPECTED.get(detail["type"])
+    if detail["type"] in ("too_short", "too_long"):
+        bound, few = ("min_length", "at least") if "short" in detail["type"] else (
+            "max_length", "at most")  # fmt: skip
+        expected = f"expected {few} {detail['ctx'][bound]}"
+    elif detail["type"] == "string_pattern_mismatch":
+        expected = f"expected text of the form {detail['ctx']['pattern']}"
+    elif expected is None:
+        expected = detail["msg"].replace("Input should be", "expected")
+    return f"{expected}; {got}"
+
+
+def _unknown_key(word: str, valid: Sequence[str]) -> str:
+    close = difflib.get_close_matches(word, valid, n=1, cutoff=0.6)
+    if close:
+        return f"unknown key: did you mean {close[0]!r}?"
+    homes = [name for name, keys in _section_keys().items() if word in keys]
+    if homes:
+        return f"unknown key: it belongs in {' or '.join(homes)}"
+    return f"unknown key{_nearest(word, valid)}"
+
+
+def _section_keys() -> dict[str, set[str]]:
+    sections: dict[str, set[str]] = {"the top level": set(RunConfig.model_fields)}
+    for name, info in RunConfig.model_fields.items():
+        for model in _models_in(info.annotation):
+            sections.setdefault(name, set()).update(model.model_fields)
+    return sections
+
+
+def _models_in(annotation: Any) -> Iterable[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models_in(argument)
 
 
 def _existing_path(document: Any, loc: Iterable[str | int]) -> KeyPath:
@@ -158,97 +220,51 @@ def _existing_path(document: Any, loc: Iterable[str | int]) -> KeyPath:
     path: list[str | int] = []
     node = document
     for key in loc:
-        in_list = isinstance(node, list) and isinstance(key, int) and key < len(node)
-        if not in_list and not (isinstance(node, dict) and key in node):
-            continue
-        node = node[key]
-        path.append(key)
+        if _has(node, key):
+            node = node[key]
+            path.append(key)
     return tuple(path)
 
 
-def _valid_keys(document: Any, loc: Sequence[str | int]) -> list[str]:
-    model: Any = RunConfig
+def _valid_keys(loc: Sequence[str | int]) -> list[str]:
+    """Return the keys of the section in which pydantic found an unknown one."""
+    options: list[Any] = [RunConfig]
     for key in loc[:-1]:
-        model = _descend(model, key)
-    return list(model.model_fields) if isinstance(model, type) else []
+        models = [model for option in options for model in _models_in(option)]
+        tagged = [m for m in models if "kind" in m.model_fields and key in _kinds(m)]
+        fields = [m.model_fields[str(key)] for m in models if str(key) in m.model_fields]
+        if tagged:
+            options = list(tagged)
+        elif fields:
+            options = [info.annotation for info in fields]
+    models = [model for option in options for model in _models_in(option)]
+    return list(dict.fromkeys(name for model in models for name in model.model_fields))
 
 
-def _descend(model: Any, key: str | int) -> Any:
-    """Follow one key of a pydantic error location down the tree of section classes."""
-    from typing import get_args
-
-    if isinstance(model, type) and issubclass(model, BaseModel):
-        return model.model_fields[str(key)].annotation if key in model.model_fields else model
-    for option in _flatten(model):
-        fields = getattr(option, "model_fields", {})
-        kind = fields.get("kind")
-        if kind is not None and key in get_args(kind.annotation):
-            return option
-        if key in fields:
-            return fields[str(key)].annotation
-    return model
-
-
-def _flatten(annotation: Any) -> Iterable[Any]:
-    from typing import get_args
-
-    for argument in get_args(annotation):
-        yield argument
-        yield from _flatten(argument)
+def _kinds(model: type[BaseModel]) -> tuple[Any, ...]:
+    return get_args(model.model_fields["kind"].annotation)
 
 
 def _nearest(word: str, valid: Sequence[str]) -> str:
     """Return ': did you mean x?' or the list of what is valid."""
-    close = difflib.get_close_matches(word, valid, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(word, valid, n=1, cutoff=0.6)
     if close:
         return f": did you mean {close[0]!r}?"
-    return f": expected one of {', '.join(valid)}" if valid else ""
+    more = f" and {len(valid) - _MOST_SHOWN} more" if len(valid) > _MOST_SHOWN else ""
+    return f": expected one of {', '.join(valid[:_MOST_SHOWN])}{more}" if valid else ""
 
 
 def nearest(word: str, valid: Iterable[str]) -> str:
     """Return a hint at the valid name that is nearest to `word`, or at all that are valid."""
-    return _nearest(word, sorted(valid))
+    return _nearest(word, sorted(set(valid)))
 
 
-def _remove(document: Any, path: KeyPath) -> bool:
-    """Take a wrong key out; return whether the document may be valid without it."""
-    if not path:
-        return False
-    *parents, last = path
-    node = document
-    for key in parents:
-        node = node[key]
-    if isinstance(node, dict) and last in node:
-        del node[last]
-        return True
-    if isinstance(node, list) and isinstance(last, int) and last < len(node):
-        del node[last]
-        return True
-    return False
-
-
-def describe(path: Path, document: Any, problems: Sequence[Problem]) -> str:
-    """Return one line per problem: file:line:column: key path: message."""
-    lines = []
-    for problem in sorted(problems, key=lambda p: _position(document, p.path)):
-        line, column = _position(document, problem.path)
-        where = f"{path}:{line}:{column}" if line else str(path)
-        lines.append(f"{where}: {'.'.join(map(str, problem.path))}: {problem.message}")
+def describe(document: Document, problems: Iterable[Problem]) -> str:
+    """Return a count and one line per problem: file:line:column: key path: message."""
+    ordered = sorted(dict.fromkeys(problems), key=lambda problem: document.where(problem.path)[:2])
+    lines = [
+        f"{document.where(problem.path)[2]}: {'.'.join(map(str, problem.path))}: {problem.message}"
+        for problem in ordered
+    ]
     count = "1 problem" if len(lines) == 1 else f"{len(lines)} problems"
-    return f"{path}: {count}\n" + "\n".join(lines)
-
-
-def _position(document: Any, path: KeyPath) -> tuple[int, int]:
-    """Return line and column, from 1, of the deepest key of a path that the file has."""
-    position = (0, 0)
-    node = document
-    for key in path:
-        if not isinstance(node, CommentedBase):
-            break
-        try:
-            line, column = node.lc.key(key) if isinstance(node, dict) else node.lc.item(key)
-            node = node[key]
-        except (KeyError, IndexError, TypeError):
-            break
-        position = (line + 1, column + 1)
-    return position
+    return "\n".join([f"{document.path}: {count}", *lines])

@@ -5,6 +5,7 @@ from typing import Any
 
 from models.registry import MODELS
 from pipeline.config import RunConfig
+from pipeline.config_data import SHORT_FORMS
 
 
 def config_schema() -> dict[str, Any]:
@@ -20,6 +21,11 @@ def config_schema() -> dict[str, Any]:
         model["required"] = ["kind", *model.get("required", [])]
         definitions[f"model_{kind}"] = model
         options.append({"$ref": f"#/$defs/model_{kind}"})
-    description = schema["properties"]["model"]["description"]
-    schema["properties"]["model"] = {"description": description, "oneOf": options}
+    properties = schema["properties"]
+    properties["model"] = {"description": properties["model"]["description"], "oneOf": options}
+    for section, key in SHORT_FORMS.items():
+        full = properties[section]
+        described = {name: full.pop(name) for name in ("description", "default") if name in full}
+        short = {"type": "string", "description": f"Short for {{{key}: …}}."}
+        properties[section] = described | {"anyOf": [full, short]}
     return schema

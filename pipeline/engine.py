@@ -28,6 +28,7 @@ def open_engine(config: EngineConfig, work: Path) -> Iterator["Backend"]:
     # Ibis 12 writes lambdas as `x -> …`, which DuckDB 2 accepts only when asked to
     connection.raw_sql("SET lambda_syntax = 'ENABLE_SINGLE_ARROW'")
     connection.raw_sql("SET enable_progress_bar = false")
+    connection.raw_sql("SET TimeZone = 'UTC'")  # moments must not depend on the machine's zone
     connection.raw_sql("SET autoinstall_known_extensions = false")
     try:
         yield connection

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pipeline.config import DataConfig, EngineConfig
 from pipeline.engine import open_engine
 from pipeline.errors import InputRejected
-from pipeline.sources.files import find_files, inspect
+from pipeline.sources.files import inspect, match_files
 from pipeline.sources.scan import Wanted, scan_files
 
 SAMPLE_ROWS = 10_000
@@ -94,8 +94,8 @@ def starter_config(path: Path) -> str:
 
 def _sample(path: Path) -> list[ColumnGuess]:
     config = DataConfig(files=(str(path),))
-    file = inspect(find_files(config)[0], config)
-    names = file.columns or tuple(_json_keys(file.path))
+    file = inspect(match_files(str(path))[0], config)
+    names = file.columns
     with (
         tempfile.TemporaryDirectory(prefix="clickloom-") as work,
         open_engine(EngineConfig(), Path(work) / "engine") as connection,
@@ -105,22 +105,6 @@ def _sample(path: Path) -> list[ColumnGuess]:
     if not len(table):
         raise InputRejected(f"{path}: has no rows to guess from")
     return [_guess(name, table[name]) for name in names]
-
-
-def _json_keys(path: Path) -> list[str]:
-    import json
-
-    with pa.input_stream(str(path), compression="detect") as stream:
-        head = stream.read(1 << 20).decode("utf-8", "replace").splitlines()
-    keys: dict[str, None] = {}
-    for line in head:
-        try:
-            document = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(document, dict):
-            keys.update(dict.fromkeys(document))
-    return list(keys)
 
 
 def _guess(name: str, column: pa.ChunkedArray) -> ColumnGuess:

@@ -5,9 +5,9 @@ A typed row holds exactly the raw values that the served model takes, and beside
 names with an underscore, what the pipeline needs to know: row number, label, time, entity.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import ibis
 
@@ -21,14 +21,18 @@ from features.raw import (
     read_number,
     read_text,
     read_texts,
+    read_time,
 )
 from features.schema import weight_key
-from features.specs import HistorySpec, RawInput, raw_inputs
+from features.specs import HistorySpec, RawInput, input_names, raw_inputs
+from features.splits import by_column, by_hash
 from pipeline.config import ColumnSplit, HashSplit, LabelConfig, RunConfig
-from pipeline.sources.scan import FILE, ORDER, Wanted
+from pipeline.config_yaml import KeyPath
+from pipeline.sources import scan
+from pipeline.sources.scan import Wanted
 
 ROW, LABEL, WEIGHT, TIME, ENTITY, GROUP = "_row", "_label", "_weight", "_time", "_entity", "_group"
-SPLIT_VALUE, MALFORMED = "_split_value", "_malformed"
+FILE, SPLIT, MALFORMED = "_file", "_split", "_malformed"
 
 
 def key_column(column: str) -> str:
@@ -38,37 +42,46 @@ def key_column(column: str) -> str:
 
 @dataclass(frozen=True)
 class Need:
-    """A data column that a config reads, and by which config key."""
+    """A data column that a config reads, by which config key, and as what."""
 
     column: str
-    used_by: str
+    path: KeyPath
+    type: Literal["text", "integer", "number", "texts", "moment"] = "text"
     required: bool = True
     separator: str | None = None
 
 
 def needed_columns(config: RunConfig, labelled: bool = True) -> list[Need]:
     """Return the data columns that a run reads; without label and weight to predict."""
+    label = Need(
+        config.label.column,
+        ("label", "column"),
+        "text" if isinstance(config.label.positive, tuple) else "number",
+    )
     needs = []
     if labelled:
-        needs.append(Need(config.label.column, "label.column"))
+        needs.append(label)
         if config.weight:
-            needs.append(Need(config.weight, "weight"))
+            needs.append(Need(config.weight, ("weight",), "number"))
         if isinstance(config.split, ColumnSplit | HashSplit) and config.split.column:
-            needs.append(Need(config.split.column, "split.column"))
+            needs.append(Need(config.split.column, ("split", "column")))
     if config.time:
-        needs.append(Need(config.time.column, "time.column"))
+        needs.append(Need(config.time.column, ("time", "column"), "moment"))
     if config.entity:
-        needs.append(Need(config.entity, "entity"))
+        needs.append(Need(config.entity, ("entity",)))
     if config.evaluate.group and labelled:
-        needs.append(Need(config.evaluate.group, "evaluate.group"))
-    needs += [Need(column, f"keys.{i}") for i, column in enumerate(config.keys)]
+        needs.append(Need(config.evaluate.group, ("evaluate", "group")))
+    needs += [Need(column, ("keys", i)) for i, column in enumerate(config.keys)]
     for name, spec in config.histories():
         if isinstance(spec.events, dict):
-            needs.append(Need(next(iter(spec.events)), f"features.{name}.events"))
+            needs.append(Need(next(iter(spec.events)), ("features", name, "events")))
         elif spec.events == "positive" and not labelled:
-            needs.append(Need(config.label.column, "label.column", required=False))
+            needs.append(replace(label, required=False))
+    readers = {input_name: feature for feature, input_name in input_names(config.features).items()}
     for raw in raw_inputs(config.features):
-        needs.append(Need(raw.column, f"features.{raw.name}", raw.required, raw.separator))
+        path: KeyPath = ("features", readers[raw.name])
+        kind = "moment" if raw.time else raw.type
+        needs.append(Need(raw.column, path, kind, raw.required, raw.separator))
     return needs
 
 
@@ -91,11 +104,13 @@ def typed_rows(source: Any, config: RunConfig, first_row: int, labelled: bool = 
 
     Returns:
         Table with `_row`, `_file`, `_label` (int8), `_weight` (float32), `_time` (int64 µs),
-        `_entity`, `_group`, `_split_value`, `_key:…` (string), the raw inputs, and `_malformed`:
-        the first column whose cell cannot be read, or null.
+        `_entity`, `_group`, `_key:…` (string), the raw inputs; `_split` where the row alone
+        decides it; and `_malformed`:
+        the first column whose cell cannot be read, an empty text where the whole row cannot, or
+        null.
     """
     rule = NullRule(config.data.null_tokens, config.data.trim)
-    columns: dict[str, Any] = {ROW: source[ORDER] + first_row, FILE: source[FILE]}
+    columns: dict[str, Any] = {ROW: source[scan.ORDER] + first_row, FILE: source[scan.FILE]}
     reads: list[tuple[str, Read]] = []
 
     def add(name: str, column: str, read: Read) -> None:
@@ -121,22 +136,43 @@ def typed_rows(source: Any, config: RunConfig, first_row: int, labelled: bool = 
     for name, spec in config.histories():
         if isinstance(spec.events, dict):
             columns[event_flag(name)] = _counts(source, spec, rule)
-    return source.select(**columns, **{MALFORMED: first_malformed(reads)})
+    if labelled and isinstance(config.split, HashSplit | ColumnSplit):
+        columns[SPLIT] = _split(source, config.split, rule, columns)
+    malformed = ibis.ifelse(source[scan.BROKEN], "", first_malformed(reads))
+    return source.select(**columns, **{MALFORMED: malformed})
 
 
 def _texts(config: RunConfig, labelled: bool) -> list[tuple[str, str | None]]:
     texts: list[tuple[str, str | None]] = [(ENTITY, config.entity)]
     if labelled:
         texts.append((GROUP, config.group_column))
-        split = config.split
-        has_column = isinstance(split, ColumnSplit | HashSplit)
-        texts.append((SPLIT_VALUE, split.column if has_column else None))
     return texts + [(key_column(column), column) for column in config.keys]
+
+
+def _split(
+    source: Any, split: HashSplit | ColumnSplit, rule: NullRule, columns: Mapping[str, Any]
+) -> Any:
+    """Return the part of rows whose part does not depend on other rows."""
+    if isinstance(split, ColumnSplit):
+        text = read_text(source[split.column], rule).value
+        return by_column(text, split.train, split.valid, split.test)
+    number = columns[ROW].cast("string")
+    if split.column:
+        text = read_text(source[split.column], rule).value
+    else:
+        text = columns[ENTITY] if split.kind == "user" else number
+    # rows without a value would all share one fate: they go by their number
+    return by_hash(text.fill_null(number), split.valid, split.test)
 
 
 def _add_input(
     columns: dict[str, Any], reads: list[tuple[str, Read]], cell: Any, raw: RawInput, rule: NullRule
 ) -> None:
+    if raw.time is not None:
+        read, moment = read_time(cell, rule, raw.time)
+        columns.update({raw.name: read.value, moment_column(raw.name): moment.value})
+        reads.append((raw.column, moment))
+        return
     match raw.type:
         case "text":
             read = read_text(cell, rule)
@@ -152,10 +188,6 @@ def _add_input(
                 columns[weight_key(raw.name)] = weights
     columns[raw.name] = read.value
     reads.append((raw.column, read))
-    if raw.time is not None:
-        moment = read_moment(cell, rule, raw.time)
-        columns[moment_column(raw.name)] = moment.value
-        reads.append((raw.column, moment))
 
 
 def read_label(column: Any, label: LabelConfig, rule: NullRule) -> Read:
@@ -201,11 +233,17 @@ def _counts(source: Any, spec: HistorySpec, rule: NullRule) -> Any:
 
 def expected_form(config: RunConfig, column: str) -> str:
     """Say in words what a cell of `column` must hold, for messages about malformed cells."""
+    if not column:
+        return "a JSON object"
     forms: list[str] = []
     if column == config.label.column:
         positive = config.label.positive
-        rule = "a value" if isinstance(positive, tuple) else "a number" if positive else "0 or 1"
-        forms.append(f"{rule} (label)")
+        rule = "a value" if isinstance(positive, tuple) else "a number"
+        forms.append(
+            f"{rule} (label)"
+            if positive
+            else '0 or 1 (label; for other values say which count, as in label.positive: ">= 1")'
+        )
     if config.time and column == config.time.column:
         forms.append(f"a moment ({_time_form(config.time)})")
     if column == config.weight:

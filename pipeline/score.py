@@ -14,6 +14,7 @@ from pipeline.batches import (
     LABEL,
     WEIGHT,
     Batch,
+    add_places,
     batch_keys,
     pad_batch,
     prefetch,
@@ -21,6 +22,9 @@ from pipeline.batches import (
     trim_lists,
 )
 from pipeline.config import RunConfig
+
+_PLACES_PARTS = 4
+"""Few shapes to compile: the last batch of a folder is mostly padding."""
 
 
 class Scorer:
@@ -55,7 +59,7 @@ class Scorer:
         """Return the probability of a click for each row, float32 (rows,)."""
         rows = len(next(iter(batch.values())))
         trimmed = trim_lists({key: batch[key] for key in self._keys}, self.schema)
-        padded = pad_batch(trimmed, self.batch_size)
+        padded = add_places(pad_batch(trimmed, self.batch_size), self.schema, _PLACES_PARTS)
         tensors = {key: tf.convert_to_tensor(array) for key, array in padded.items()}
         return self._probabilities(tensors).numpy()[:rows]
 

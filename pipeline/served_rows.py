@@ -132,6 +132,7 @@ def _flagged(specs: Specs) -> list[str]:
 
 
 def _strange_value(raw: RawInput, case: Any, value: Any) -> Any:
+    cases: list[Any]
     match raw.type:
         case "text":
             cases = ["", _UNSEEN_TEXT, " ", _UNSEEN_TEXT[::-1]]

@@ -18,7 +18,7 @@ from features.schema import FeatureSchema
 from models.ctr_model import CTRModel
 from models.optimizers import RowAdam
 from models.registry import build
-from pipeline.batches import count_rows, prefetch, read_batches, trim_lists
+from pipeline.batches import add_places, count_rows, prefetch, read_batches, trim_lists
 from pipeline.checkpoint import load_arrays, newest_whole, prune, save_arrays, step_folder
 from pipeline.config import RunConfig
 from pipeline.errors import Terminated, TrainingDiverged
@@ -31,6 +31,7 @@ from pipeline.train_step import TrainStep
 
 HIGHER_IS_BETTER = {"auc": True, "gauc": True, "log_loss": False}
 _KEPT_CHECKPOINTS = 2
+_PLACES_PARTS = 16
 _SMOOTHING = 0.98
 """Share of the running loss that the next step keeps."""
 
@@ -159,7 +160,7 @@ class Trainer:
         state = self.state
         started = time.monotonic()
         for batch in prefetch(self._batches()):
-            loss = float(self.train_step(trim_lists(batch, self.schema), state.step + 1))
+            loss = float(self.train_step(batch, state.step + 1))
             self._account(loss)
             if state.step > 1:  # the first step compiles
                 state.seconds += time.monotonic() - started
@@ -174,13 +175,15 @@ class Trainer:
         state.epoch, state.batch = state.epoch + 1, 0
 
     def _batches(self) -> Iterator[dict[str, np.ndarray]]:
-        return read_batches(
+        batches = read_batches(
             self.run.dataset / "train",
             self.schema,
             self.config.batch_size,
             shuffle_seed=(self.run.config.seed, self.state.epoch),
             start=self.state.batch,
         )
+        for batch in batches:
+            yield add_places(trim_lists(batch, self.schema), self.schema, _PLACES_PARTS)
 
     def _account(self, loss: float) -> None:
         state = self.state

@@ -10,7 +10,8 @@ from ruamel.yaml import YAML
 
 from pipeline.config import RunConfig
 from pipeline.config_file import load_config
-from pipeline.errors import GateFailed, InputRejected, PipelineError
+from pipeline.drift import check_drift
+from pipeline.errors import DriftDetected, GateFailed, InputRejected, PipelineError
 from pipeline.evaluate import evaluate
 from pipeline.export import export
 from pipeline.ingest import ingest
@@ -77,6 +78,7 @@ def _run_stages(this: Run, until: StageName) -> dict[str, Any]:
     error: PipelineError | None = None
     try:
         stages["ingest"] = ingest(this)
+        check_drift(this.config.drift, read_json(this.dataset / "profile.json"))
         if until != "ingest":
             with termination_checked():
                 stages["train"] = train(this, stages["ingest"])
@@ -85,7 +87,7 @@ def _run_stages(this: Run, until: StageName) -> dict[str, Any]:
             require_metrics(this.config, stages["evaluate"].facts["metrics"]["test"])
         if until == "export":
             stages["export"] = export(this, stages["train"], stages["evaluate"])
-    except (GateFailed, InputRejected) as failure:
+    except (GateFailed, InputRejected, DriftDetected) as failure:
         error = failure
     if "evaluate" in stages:
         _write_report(this, stages, error)

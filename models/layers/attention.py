@@ -25,6 +25,9 @@ class Scorer(keras.layers.Layer):
         query: Float (batch, dim).
         keys: Float (batch, items, keys' dim).
         mask: bool (batch, items), True at real items; scores at padding are ignored.
+        places: Flat places (row * items + item) of the real items in order, int32 (any number
+            ≥ real items,), what is beyond them ignored. A scorer whose work per item is heavy
+            computes there only; without it, or in other scorers, everywhere.
         training: Whether batch statistics are on.
 
     Returns:
@@ -52,6 +55,7 @@ class AttentionPooling(keras.layers.Layer):
         mask: bool (batch, items), True at real items; padding gets weight 0, and a row without
             items the zero vector.
         values: Float (batch, items, values' dim); the keys when left out.
+        places: Where the real items are, if known; see `Scorer`.
         return_weights: Whether to return the weights as well.
         training: Passed on to the scorer.
 
@@ -79,11 +83,12 @@ class AttentionPooling(keras.layers.Layer):
         mask: tf.Tensor,
         values: tf.Tensor | None = None,
         *,
+        places: tf.Tensor | None = None,
         return_weights: bool = False,
         training: bool = False,
     ) -> tf.Tensor | tuple[tf.Tensor, tf.Tensor]:
         """Pool the values; see the class."""
-        scores = self.scorer(query, keys, mask=mask, training=training)
+        scores = self.scorer(query, keys, mask=mask, places=places, training=training)
         weights = self._normalise(scores, mask)
         pooled = weighted_sum(keys if values is None else values, weights)
         return (pooled, weights) if return_weights else pooled
@@ -120,6 +125,7 @@ class DotScorer(Scorer):
         query: tf.Tensor,
         keys: tf.Tensor,
         mask: tf.Tensor | None = None,
+        places: tf.Tensor | None = None,
         training: bool = False,
     ) -> tf.Tensor:
         """Return scores (batch, items)."""
@@ -139,6 +145,7 @@ class ScaledDotScorer(DotScorer):
         query: tf.Tensor,
         keys: tf.Tensor,
         mask: tf.Tensor | None = None,
+        places: tf.Tensor | None = None,
         training: bool = False,
     ) -> tf.Tensor:
         """Return scores (batch, items)."""
@@ -200,14 +207,37 @@ class ActivationUnit(Scorer):
         query: tf.Tensor,
         keys: tf.Tensor,
         mask: tf.Tensor | None = None,
+        places: tf.Tensor | None = None,
         training: bool = False,
     ) -> tf.Tensor:
         """Return scores (batch, items); see the class."""
+        if places is None or mask is None:
+            return self._scores(query[:, tf.newaxis], keys, mask, training)
+        items = tf.shape(keys)[1]
+        rows = places // items
+        real = tf.range(tf.shape(places)[0]) < tf.reduce_sum(tf.cast(mask, tf.int32))
+        chosen = tf.gather(tf.reshape(keys, [-1, keys.shape[-1]]), places)
+        scores = self._scores(query, chosen, real, training, rows)
+        scores = tf.where(real, scores, 0.0)
+        flat = tf.math.unsorted_segment_sum(scores, places, tf.size(mask))
+        return tf.reshape(flat, tf.shape(mask))
+
+    def _scores(
+        self,
+        query: tf.Tensor,
+        keys: tf.Tensor,
+        mask: tf.Tensor | None,
+        training: bool,
+        rows: tf.Tensor | None = None,
+    ) -> tf.Tensor:
+        """Return a score for each key (…, keys' dim); `rows` says whose query a key meets."""
         dim, keys_dim, *_ = self.parts
         w_q, w_k, w_d, w_p = tf.split(tf.convert_to_tensor(self.kernel), self.parts)
         w_k -= tf.pad(w_d, [[0, keys_dim - dim], [0, 0]])
-        own = (query @ (w_q + w_d) + self.bias)[:, tf.newaxis]  # (B, 1, U)
-        product = query[:, tf.newaxis] * keys[..., :dim]
-        x = own + tf.tensordot(keys, w_k, 1) + tf.tensordot(product, w_p, 1)  # (B, T, U)
+        own = tf.tensordot(query, w_q + w_d, 1) + self.bias  # once per row, not per item
+        if rows is not None:
+            own, query = tf.gather(own, rows), tf.gather(query, rows)
+        product = query * keys[..., :dim]
+        x = own + tf.tensordot(keys, w_k, 1) + tf.tensordot(product, w_p, 1)  # (…, U)
         x = self.activation(x, mask=mask, training=training)
         return tf.squeeze(self.rest(x, mask=mask, training=training), axis=-1)

@@ -225,7 +225,7 @@ def _json_columns(path: Path, text: str) -> tuple[str, ...]:
         hint = "; write the objects of the array one a line" if start.startswith("[") else ""
         raise InputRejected(
             f"{path}: no line is a JSON object; the file starts {start!r}, expected one object "
-            f"such as {{\"user\": 7}} a line{hint}"
+            f'such as {{"user": 7}} a line{hint}'
         )
     return tuple(columns)
 

@@ -13,6 +13,7 @@ from itertools import count, groupby
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import pyarrow as pa
 
 from pipeline.config import DataConfig, FilesConfig
 from pipeline.errors import InputRejected
@@ -21,11 +22,10 @@ from pipeline.sources.files import LONGEST_LINE, SourceFile, separator_of
 if TYPE_CHECKING:
     from ibis.backends.duckdb import Backend
 
-FILE, ORDER, BROKEN = "_file", "_order", "_broken"
+FILE, ORDER, BROKEN = "clickloom: file", "clickloom: order", "clickloom: broken"
 """Columns of a scan beside the data: path of the file, position within the scan from 0, and
-whether the row could not be read as a whole."""
+whether the row could not be read as a whole. No column of the data is called so."""
 
-_SOURCE_FILE = "clickloom: source file"
 _FEWEST_KEPT_REJECTS = 100_000
 _VIEW_NUMBERS = count()
 _READ_ERRORS = (duckdb.InvalidInputException, duckdb.IOException, duckdb.ConversionException)
@@ -79,7 +79,9 @@ def scan_files(
                 query = _json_query(same, config, wanted)
             case _:
                 query = _text_query(same, config, wanted)
-        yield Scan(_view(connection, query), same, config)
+        with readable(same):
+            table = _view(connection, query)
+        yield Scan(table, same, config)
 
 
 @contextmanager
@@ -91,10 +93,12 @@ def readable(files: Sequence[SourceFile]) -> Iterator[None]:
     """
     try:
         yield
-    except _READ_ERRORS as error:
+    except duckdb.Error as error:
         text = str(error)
-        if "Could not write" in text or "No space left" in text:
-            raise  # the disk is at fault, not the data
+        # damaged Parquet is an error of no class; a full disk is no fault of the data
+        of_reading = isinstance(error, _READ_ERRORS) or type(error) is duckdb.Error
+        if not of_reading or "Could not write" in text or "No space left" in text:
+            raise
         names = [str(file.path) for file in files]
         named = [name for name in names if name in text] or names[:3]
         raise InputRejected(f"{', '.join(named)}: cannot be read: {_reason(text)}") from error
@@ -106,7 +110,7 @@ def _reason(text: str) -> str:
             "its lines do not end alike (some in \\n, some in \\r\\n), or it is no such text file; "
             "expected one line ending throughout"
         )
-    return text.split("\n")[0]
+    return text.split("\n", maxsplit=1)[0]
 
 
 def _quote(text: str) -> str:
@@ -115,6 +119,9 @@ def _quote(text: str) -> str:
 
 def _name(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
+
+
+_SYSTEM = f"{_name(FILE)}, row_number() OVER () - 1 AS {_name(ORDER)}, false AS {_name(BROKEN)}"
 
 
 def _view(connection: "Backend", query: str) -> Any:
@@ -143,8 +150,10 @@ def _read_csv(
         "auto_detect": "false",
         "encoding": _quote(config.encoding),
         "compression": _quote(files[0].compression),
-        "filename": _quote(_SOURCE_FILE),
+        "filename": _quote(FILE),
         "hive_partitioning": "false",
+        # in parallel, DuckDB 2.0 miscounts rows where a quoted line end meets a buffer's end
+        "parallel": "false",
         "store_rejects": "true",
         "rejects_limit": str(most_rejects(files[0], config)),
         "max_line_size": str(LONGEST_LINE),
@@ -153,9 +162,7 @@ def _read_csv(
     return f"read_csv({_paths(files)}, {shown})"
 
 
-def _text_query(
-    files: Sequence[SourceFile], config: FilesConfig, wanted: Sequence[Wanted]
-) -> str:
+def _text_query(files: Sequence[SourceFile], config: FilesConfig, wanted: Sequence[Wanted]) -> str:
     columns = files[0].columns
     separator = separator_of(files[0].format, config)
     quote = "'\"'" if config.quoted else "''"
@@ -170,15 +177,10 @@ def _text_query(
         skip=str(files[0].blank_lines),
     )
     expressions = {name: f"c{i}" for i, name in enumerate(columns)}
-    return (
-        f"SELECT {_name(_SOURCE_FILE)} AS {FILE}, row_number() OVER () - 1 AS {ORDER}, "
-        f"false AS {BROKEN}, {_select(wanted, expressions)} FROM {source}"
-    )
+    return f"SELECT {_SYSTEM}, {_select(wanted, expressions)} FROM {source}"
 
 
-def _json_query(
-    files: Sequence[SourceFile], config: FilesConfig, wanted: Sequence[Wanted]
-) -> str:
+def _json_query(files: Sequence[SourceFile], config: FilesConfig, wanted: Sequence[Wanted]) -> str:
     lines = _read_csv(
         files, config, ["line"], delim="'\x01'", quote="''", escape="''", header="false"
     )
@@ -189,18 +191,19 @@ def _json_query(
         w.name: _first([_json_cell(places[path], w.separator) for path in _json_paths(w.name)])
         for w in wanted
     }
+    file, order, broken = map(_name, (FILE, ORDER, BROKEN))
+    valid = "(json_valid(line) AND ltrim(line, ' \t') LIKE '{%')"
     numbered = (
-        f"SELECT {_name(_SOURCE_FILE)} AS {FILE}, row_number() OVER () - 1 AS {ORDER}, line, "
-        "NOT (json_valid(line) AND ltrim(line, ' \t') LIKE '{%') "
-        f"AS {BROKEN} FROM {lines} WHERE trim(line, ' \t') <> ''"
+        f"SELECT {file}, row_number() OVER () - 1 AS {order}, line, NOT {valid} AS {broken} "
+        f"FROM {lines} WHERE trim(line, ' \t') <> ''"
     )
     # one call with all paths parses the line once
     parsed = (
-        f"SELECT {FILE}, {ORDER}, {BROKEN}, "
-        f"CASE WHEN NOT {BROKEN} THEN json_extract_string(line, {listed}) END AS texts, "
-        f"CASE WHEN NOT {BROKEN} THEN json_type(line, {listed}) END AS types FROM ({numbered})"
+        f"SELECT {file}, {order}, {broken}, "
+        f"CASE WHEN NOT {broken} THEN json_extract_string(line, {listed}) END AS texts, "
+        f"CASE WHEN NOT {broken} THEN json_type(line, {listed}) END AS types FROM ({numbered})"
     )
-    return f"SELECT {FILE}, {ORDER}, {BROKEN}, {_select(wanted, expressions)} FROM ({parsed})"
+    return f"SELECT {file}, {order}, {broken}, {_select(wanted, expressions)} FROM ({parsed})"
 
 
 def _json_paths(name: str) -> list[str]:
@@ -230,9 +233,12 @@ def _first(expressions: Sequence[str]) -> str:
 
 def _parquet_query(files: Sequence[SourceFile], wanted: Sequence[Wanted]) -> str:
     expressions = {name: _name(name) for name in files[0].columns}
+    for field in files[0].schema or ():
+        if pa.types.is_timestamp(field.type):  # of any unit, with a zone or not: µs in UTC
+            expressions[field.name] = f"{_name(field.name)}::TIMESTAMP"
     # old writers leave texts unmarked, which then look like bytes
-    return (
-        f"SELECT {_name(_SOURCE_FILE)} AS {FILE}, row_number() OVER () - 1 AS {ORDER}, "
-        f"false AS {BROKEN}, {_select(wanted, expressions)} FROM read_parquet({_paths(files)}, "
-        f"filename = {_quote(_SOURCE_FILE)}, hive_partitioning = false, binary_as_string = true)"
+    source = (
+        f"read_parquet({_paths(files)}, filename = {_quote(FILE)}, hive_partitioning = false, "
+        "binary_as_string = true)"
     )
+    return f"SELECT {_SYSTEM}, {_select(wanted, expressions)} FROM {source}"

@@ -113,3 +113,34 @@ def test_sizes_that_cannot_be_compared_are_refused():
         DotScorer()(query, keys)
     with pytest.raises(ValueError, match="query of 5 is wider than its keys of 3"):
         ActivationUnit()(query, keys)
+
+
+@pytest.mark.parametrize("spare", [0, 3])
+@pytest.mark.parametrize("activation", ["dice", "prelu"])
+def test_computing_at_real_places_only_changes_nothing(activation, spare, float64):
+    scorer, layers = unit(KEYS, activation)
+    places = tf.constant([*np.flatnonzero(MASK), *[0] * spare], tf.int32)
+    for training in (False, True):
+        results = []
+        for where in (None, places):
+            query, keys = tf.constant(QUERY), tf.constant(KEYS)
+            # Dice moves its averages in training: both start from the same ones
+            before = [variable.numpy() for variable in scorer.weights]
+            with tf.GradientTape() as tape:
+                tape.watch([query, keys])
+                scores = scorer(query, keys, mask=MASK, places=where, training=training)
+                loss = tf.reduce_sum(tf.where(MASK, scores, 0.0) ** 2)
+            after = [variable.numpy() for variable in scorer.weights]
+            kernels = [v.value for v in scorer.trainable_variables]
+            gradients = tape.gradient(loss, [query, keys, *kernels])
+            results.append([tf.where(MASK, scores, 0.0), *gradients, *after])
+            for variable, value in zip(scorer.weights, before, strict=True):
+                variable.assign(value)
+        for everywhere, real in zip(*results, strict=True):
+            np.testing.assert_allclose(real, everywhere, rtol=1e-9, atol=1e-12)
+    scores = scorer(tf.constant(QUERY), tf.constant(KEYS), mask=MASK, places=places)
+    expected = [
+        [reference.activation_unit(query, key, layers) for key in row]
+        for query, row in zip(QUERY, KEYS, strict=True)
+    ]
+    np.testing.assert_allclose(scores, np.where(MASK, expected, 0.0), rtol=1e-10)

@@ -6,7 +6,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from features.schema import Categorical, CategoricalList, Channel, FeatureSchema, History, Table
-from pipeline.batches import count_rows, pad_batch, pad_lists, prefetch, read_batches, trim_lists
+from pipeline.batches import (
+    add_places,
+    count_rows,
+    pad_batch,
+    pad_lists,
+    prefetch,
+    read_batches,
+    trim_lists,
+)
 
 SCHEMA = FeatureSchema(
     tables=(Table(name="c", rows=1000),),
@@ -116,3 +124,10 @@ def test_prefetching_stops_its_thread_when_the_reader_leaves(folder):
 def test_a_folder_without_data_says_what_to_do(tmp_path):
     with pytest.raises(FileNotFoundError, match="run ingest first"):
         list(read_batches(tmp_path, SCHEMA, 4))
+
+
+def test_places_are_where_the_real_events_are(folder):
+    batch = next(read_batches(folder, SCHEMA, 6))  # lengths 0 1 2 3 0 1, 4 places a row
+    places = add_places(batch, SCHEMA, parts=3)["h_places"]
+    assert places.tolist() == [4, 8, 9, 12, 13, 14, 20, 0]  # 7 real ones, rounded up to 8
+    assert (batch["h_c"].ravel()[places[:7]] != 0).all()

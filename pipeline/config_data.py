@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of a config that say what the data are: files, joins, label and time."""
+
+import os
+import re
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from features.specs import TimeFormat
+
+Format = Literal["csv", "tsv", "jsonl", "parquet"]
+
+
+class Section(BaseModel):
+    """Base of all sections: frozen, unknown keys refused."""
+
+    # a column called 7 or a null token -1 need no quotes
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", coerce_numbers_to_str=True, allow_inf_nan=False
+    )
+
+
+SHORT_FORMS = {"label": "column", "time": "column", "split": "kind", "model": "kind"}
+"""Sections that may be written as one text, and the key which that text stands for."""
+
+
+def in_full(section: str) -> BeforeValidator:
+    """Return the validator that writes the short form of a section in full."""
+    key = SHORT_FORMS[section]
+    return BeforeValidator(lambda value: {key: value} if isinstance(value, str) else value)
+
+
+class FilesConfig(Section):
+    """One table in files."""
+
+    files: tuple[str, ...] = Field(
+        min_length=1,
+        description="Paths or globs. {date} stands for the run's date, ${NAME} for an "
+        "environment variable. Relative paths start at the working directory.",
+    )
+    format: Format | None = Field(None, description="From the files' ending when not given.")
+    header: bool = Field(True, description="Whether text files start with the columns' names.")
+    columns: tuple[str, ...] | None = Field(
+        None, description="Names of the columns of text files without a header, in order."
+    )
+    separator: str | None = Field(
+        None, min_length=1, max_length=1, description="Between two fields; , for csv, tab for tsv."
+    )
+    quoted: bool = Field(
+        True,
+        description="Whether a field of csv and tsv may stand in double quotes; if false, quotes "
+        "are plain text.",
+    )
+    encoding: Literal["utf-8", "utf-16", "latin-1"] = Field("utf-8", description="Of text files.")
+    null_tokens: tuple[str, ...] = Field(
+        ("",), description="Texts that mean missing, exactly as written. Empty text always does."
+    )
+    trim: bool = Field(
+        False, description="Strip white space around texts (around numbers it never matters)."
+    )
+
+    @field_validator("files", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _header_or_columns(self) -> Self:
+        if self.columns and len(set(self.columns)) != len(self.columns):
+            raise ValueError("columns: a name stands twice")
+        if not self.header and not self.columns:
+            raise ValueError("header: false needs columns, the names in order")
+        if self.header and self.columns:
+            raise ValueError("columns are for files without a header; add header: false")
+        return self
+
+
+class JoinConfig(FilesConfig):
+    """A side table, such as items or users, whose columns are added by key."""
+
+    on: str | dict[str, str] = Field(
+        description="Key column, or {column of the data: column of the side table}. Each key "
+        "may stand once in the side table; rows without a match get missing values."
+    )
+    prefix: str = Field("", description="Put before the names of the added columns.")
+
+    @field_validator("on")
+    @classmethod
+    def _some_key(cls, value: str | dict[str, str]) -> str | dict[str, str]:
+        if not value:
+            raise ValueError("name a column")
+        return value
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """Column of the data → column of the side table."""
+        return {self.on: self.on} if isinstance(self.on, str) else self.on
+
+
+class DataConfig(FilesConfig):
+    """Where the click log lies and how it is written."""
+
+    joins: tuple[JoinConfig, ...] = Field((), description="Side tables, joined in this order.")
+    max_bad_rows: int = Field(
+        0,
+        ge=0,
+        description="Malformed rows that are set aside in dataset/rejected before the "
+        "run is refused.",
+    )
+
+
+_RULE = re.compile(r"\s*(>=|<=|==|!=|>|<)\s*([-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)\s*")
+
+
+class LabelConfig(Section):
+    """What counts as a click."""
+
+    column: str = Field(description="Column of the data.")
+    positive: str | tuple[str, ...] | None = Field(
+        None,
+        description='When a row is positive: a comparison such as ">= 4", or a list of values. '
+        "Without it the column must hold 0 and 1.",
+    )
+
+    @field_validator("positive", mode="before")
+    @classmethod
+    def _values_as_text(cls, value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return tuple(str(v).lower() if isinstance(v, bool) else v for v in value)
+        return value
+
+    @model_validator(mode="after")
+    def _rule_is_readable(self) -> Self:
+        if isinstance(self.positive, str) and not _RULE.fullmatch(self.positive):
+            raise ValueError(
+                f"positive: {self.positive!r} is not a comparison with a number such as '>= 4'; "
+                "for values give a list such as [click, buy]"
+            )
+        if self.positive == ():
+            raise ValueError("positive: names no value")
+        return self
+
+    @property
+    def comparison(self) -> tuple[str, float] | None:
+        """Operator and number of a comparison rule, or None."""
+        match = _RULE.fullmatch(self.positive) if isinstance(self.positive, str) else None
+        return (match[1], float(match[2])) if match else None
+
+
+class TimeConfig(TimeFormat):
+    """When an event happened."""
+
+    column: str = Field(description="Column of the data.")
+
+
+def expand_path(text: str, date: str | None) -> str:
+    """Fill `{date}` and `${NAME}` in a path.
+
+    Raises:
+        ValueError: No date was given, or the environment has no such variable.
+    """
+    if "{date}" in text:
+        if date is None:
+            raise ValueError(f"{text}: {{date}} needs a date: call with --date YYYY-MM-DD")
+        text = text.replace("{date}", date)
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in os.environ:
+            raise ValueError(f"{text}: environment variable {match[1]} is not set")
+        return os.environ[match[1]]
+
+    return re.sub(r"\$\{(\w+)\}", value, text)
