@@ -89,11 +89,12 @@ def _import_tensorflow() -> None:
     stderr, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 2)
-        import tensorflow  # noqa: F401
+        import tensorflow as tf
     finally:
         os.dup2(stderr, 2)
         os.close(stderr)
         os.close(nowhere)
+    tf.get_logger().setLevel("ERROR")  # it warns of shapes that we compile on purpose
 
 
 def _run(
