@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import ibis
 import ibis.expr.datatypes as dt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from features.hashing import bucket
 from features.history import add_history
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 @ibis.udf.scalar.pyarrow(signature=((dt.string, dt.int64), dt.int64))
 def hash_bucket(text: Any, num_buckets: Any) -> Any:
     """Return Fingerprint64(text) modulo num_buckets, as `tf.strings.to_hash_bucket_fast`."""
-    return pa.array(bucket(pc.fill_null(text, ""), num_buckets[0].as_py()))
+    return pa.array(bucket(text, num_buckets[0].as_py()))
 
 
 def as_text(column: Any) -> Any:
@@ -120,7 +119,8 @@ def _columns(
         case CategoricalSpec(separator=None):
             return {feature: encoded[_id(feature)]}
         case CategoricalSpec():
-            lists = {feature: encoded[_id(feature)], length_key(feature): encoded[_length(feature)]}
+            ids = encoded[_id(feature)]
+            lists = {feature: ids, length_key(feature): ids.length().cast("int32")}
             if spec.weight_separator is not None:
                 lists[weight_key(feature)] = encoded[weight_key(raw.get_name())]
             return lists
@@ -162,10 +162,6 @@ def _id(feature: str) -> str:
     return f"id {feature}"
 
 
-def _length(feature: str) -> str:
-    return f"length {feature}"
-
-
 class _Ids:
     """Look ids up by joining vocabularies, or compute them by hashing."""
 
@@ -179,19 +175,18 @@ class _Ids:
     def join(self, rows: Any, column: str, feature: str) -> Any:
         """Add column `id <feature>` (int32) for a column of texts or integers."""
         table = table_of(feature, self.space.specs)
-        spec = self.space.specs[table]
         text = as_text(rows[column])
-        if isinstance(spec, CategoricalSpec) and spec.hash_buckets:
-            known = FIRST_UNKNOWN + hash_bucket(text.fill_null(""), spec.hash_buckets)
-            return rows.mutate({_id(feature): self._with_missing(text, known)})
+        if table not in self.vocabularies:
+            hashed = _hashed(text, self.space.table_rows(table) - FIRST_UNKNOWN)
+            return rows.mutate({_id(feature): _with_missing(text, hashed)})
         vocabulary = self.vocabularies[table].rename(_value="value", _known="id")
         joined = rows.mutate(_text=text).left_join(vocabulary, [("_text", "_value")])
-        unknown = self._unknown(joined._text, table)
-        ids = self._with_missing(joined._text, joined._known.fill_null(unknown))
+        unknown = _hashed(joined._text, self.space.vocabularies[table].num_oov)
+        ids = _with_missing(joined._text, joined._known.fill_null(unknown))
         return joined.mutate({_id(feature): ids}).drop("_text", "_value", "_known")
 
     def join_list(self, rows: Any, column: str, feature: str, max_items: int) -> Any:
-        """Add `id <feature>` (list<int32>) and `length <feature>` for a column of lists."""
+        """Add column `id <feature>` (list<int32>, never null) for a column of lists."""
         items = rows.select("_row", _item=rows[column][:max_items])
         numbered = items.select(
             "_row", _pair=items._item.zip(ibis.range(items._item.length())).unnest()
@@ -200,21 +195,17 @@ class _Ids:
         looked_up = self.join(flat, "item", feature)
         pairs = ibis.struct({"place": looked_up.place, "id": looked_up[_id(feature)]})
         collected = looked_up.group_by("_row").agg(_pairs=pairs.collect())
-        ids = collected.select(
-            "_row", _ids=collected._pairs.sort().map(lambda pair: pair["id"].cast("int32"))
-        )
+        ids = collected.select("_row", _ids=collected._pairs.sort().map(lambda pair: pair["id"]))
         joined = rows.left_join(ids, "_row", rname="{name}_list")
         filled = joined._ids.fill_null(ibis.literal([], "array<int32>"))
-        return joined.mutate(
-            {_id(feature): filled, _length(feature): filled.length().cast("int32")}
-        ).drop("_row_list", "_ids")
+        return joined.mutate({_id(feature): filled}).drop("_row_list", "_ids")
 
-    def _unknown(self, text: Any, table: str) -> Any:
-        num_oov = self.space.vocabularies[table].num_oov
-        if num_oov == 1:
-            return ibis.literal(FIRST_UNKNOWN, "int32")
-        return FIRST_UNKNOWN + hash_bucket(text.fill_null(""), num_oov)
 
-    @staticmethod
-    def _with_missing(text: Any, known: Any) -> Any:
-        return ibis.ifelse(text.isnull() | (text == ""), MISSING, known).cast("int32")
+def _hashed(text: Any, num_buckets: int) -> Any:
+    if num_buckets == 1:
+        return ibis.literal(FIRST_UNKNOWN, "int32")
+    return FIRST_UNKNOWN + hash_bucket(text.fill_null(""), num_buckets)
+
+
+def _with_missing(text: Any, known: Any) -> Any:
+    return ibis.ifelse(text.isnull() | (text == ""), MISSING, known).cast("int32")

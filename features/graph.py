@@ -12,7 +12,7 @@ import tensorflow as tf
 from features.graph_lookup import build_lookup
 from features.graph_moments import part_of, seconds_of_count, seconds_of_text
 from features.numeric import BucketFit, NumericFit
-from features.raw import FLOAT32_MAX, MISSING_INTEGER, NullRule
+from features.raw import FLOAT32_MAX, FLOAT32_MIN, MISSING_INTEGER, NullRule
 from features.schema import (
     FIRST_UNKNOWN,
     MISSING,
@@ -145,7 +145,8 @@ class FeatureGraph(tf.Module):
         return values
 
     def _known(self, values: tf.Tensor) -> tf.Tensor:
-        """Return float32 numbers, NaN where missing."""
+        """Return float32 numbers, NaN where missing, zero where no normal float32 is as small."""
+        values = tf.where(tf.abs(values) < FLOAT32_MIN, 0.0, values)
         for token in self.rule.numbers:
             values = tf.where(tf.equal(values, token), float("nan"), values)
         return values

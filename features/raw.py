@@ -20,6 +20,8 @@ MICROSECONDS: dict[TimeUnit, int] = {"s": 1_000_000, "ms": 1_000, "us": 1}
 LARGEST_MOMENT = 2**62
 """Moments this many µs or more from 1970 are malformed: sums and differences stay in int64."""
 FLOAT32_MAX = 3.4028234663852886e38
+FLOAT32_MIN = 1.1754943508222875e-38
+"""Smallest normal float32: numbers nearer to zero are zero, as TensorFlow computes with them."""
 EXACT_IN_FLOAT64 = 2**53
 MISSING_INTEGER = -(2**63)
 """What a served int64 input holds where the value is missing; so it is no value itself."""
@@ -71,8 +73,6 @@ def _text_of(value: Any) -> tuple[Any, Any]:
     dtype = value.type()
     if dtype.is_string():
         return value, ibis.literal(False)
-    if dtype.is_boolean():
-        return ibis.ifelse(value, "true", "false"), ibis.literal(False)
     if dtype.is_floating():
         number = value.nullif(float("nan"))
         whole = number.try_cast("int64")
@@ -107,6 +107,7 @@ def read_number(column: Any, rule: NullRule) -> Read:
     """Read a float32; NaN is missing, numbers beyond its range become its largest value."""
     number = read_float64(column, rule)
     value = number.value.clip(-FLOAT32_MAX, FLOAT32_MAX).cast("float32")
+    value = ibis.ifelse(value.abs() < FLOAT32_MIN, 0.0, value).cast("float32")
     return Read(_without(value, rule.numbers), number.malformed)
 
 
@@ -184,8 +185,8 @@ def read_time(column: Any, rule: NullRule, time: TimeFormat) -> tuple[Read, Read
     elif time.unit:
         served = floor_divide(moment.value, MICROSECONDS[time.unit])
     elif dtype.is_timestamp() or dtype.is_date():
-        stamp = column.cast(dt.timestamp)
-        served = stamp.strftime(time.format or "%Y-%m-%d %H:%M:%S.%f")
+        stamp = floor_divide(moment.value, 1_000).as_timestamp("ms")
+        served = stamp.strftime(time.format or "%Y-%m-%d %H:%M:%S")
     else:
         served = read_text(column, NullRule(rule.tokens, trim=True)).value
     return Read(served, moment.malformed), moment
@@ -195,6 +196,9 @@ def read_moment(column: Any, rule: NullRule, time: TimeFormat) -> Read:
     """Read a moment as int64 microseconds since 1970-01-01 UTC."""
     dtype = column.type()
     if dtype.is_timestamp() or dtype.is_date():
+        if dtype.is_timestamp() and dtype.scale == 9:
+            # DuckDB rounds nanoseconds where it truncates or casts, but not in texts
+            return Read(_iso_moment(column.cast("string")), ibis.literal(False))
         return Read(_microseconds(column.cast(dt.timestamp)), ibis.literal(False))
     if time.unit:
         return _read_count(column, rule, time.unit)
@@ -206,19 +210,19 @@ def read_moment(column: Any, rule: NullRule, time: TimeFormat) -> Read:
 def _read_count(column: Any, rule: NullRule, unit: TimeUnit) -> Read:
     scale = MICROSECONDS.get(unit, 1)
     limit = LARGEST_MOMENT // scale
-    exact = read_integer(column, rule).value
     number = read_float64(column, rule)
-    # only what is no whole number goes through float64: 1.5 s is 1,500,000 µs
-    inexact = ibis.ifelse(number.value.abs() <= limit, number.value, None)
-    whole = ibis.coalesce(exact, inexact.floor())
+    size = number.value.abs()
+    exact = ibis.ifelse(size <= EXACT_IN_FLOAT64, number.value, None)
+    near = ibis.ifelse(size <= limit, number.value, None)
+    # beyond 2**53 float64 has lost digits that the cell may have
+    whole = ibis.coalesce(exact.floor(), read_integer(column, rule).value, near.floor())
     whole = ibis.ifelse(whole.between(-limit, limit), whole, None)
     if unit == "ns":
         value = floor_divide(whole, 1_000)
     else:
-        fraction = ibis.ifelse(exact.isnull(), inexact - inexact.floor(), 0.0)
+        fraction = (exact - exact.floor()).fill_null(0.0)
         value = whole * scale + (fraction * scale).round().cast("int64")
-    present = exact.notnull() | number.value.notnull()
-    return Read(value, number.malformed | (present & value.isnull()))
+    return Read(value, number.malformed | (number.value.notnull() & value.isnull()))
 
 
 def floor_divide(x: Any, divisor: int) -> Any:
@@ -228,10 +232,11 @@ def floor_divide(x: Any, divisor: int) -> Any:
 
 
 def _iso_moment(text: Any) -> Any:
-    zone = text.re_extract(ISO_PATTERN, 2).replace(":", "")
-    hours, minutes = (zone.substr(i, 2).try_cast("int64").fill_null(0) for i in (1, 3))
-    ahead = (hours * 60 + minutes) * ibis.ifelse(zone.startswith("-"), -60_000_000, 60_000_000)
-    return _microseconds(text.re_extract(ISO_PATTERN, 1).try_cast(dt.timestamp)) - ahead
+    local, zone = (text.re_extract(ISO_PATTERN, group) for group in (1, 2))
+    digits = zone.replace(":", "")
+    hours, minutes = (digits.substr(i, 2).try_cast("int64").fill_null(0) for i in (1, 3))
+    ahead = (hours * 60 + minutes) * (1 - 2 * zone.startswith("-").cast("int64"))
+    return _microseconds(local.try_cast(dt.timestamp)) - ahead * 60_000_000
 
 
 def _moment(text: Any, time_format: str) -> Any:

@@ -139,7 +139,9 @@ class BucketedSpec(ColumnSpec):
         None, ge=2, description="Number of buckets with equally many training rows."
     )
     log_squared: bool = Field(
-        False, description="Bucket ⌊ln²x⌋ for x > 2, else the whole number itself (Criteo's rule)."
+        False,
+        description="Bucket ⌊ln²x⌋ for x > 2, else the whole number itself (Criteo's rule); "
+        "what is below -100 shares a bucket.",
     )
 
     @model_validator(mode="after")

@@ -20,8 +20,12 @@ LABEL, WEIGHT = "label", "weight"
 
 def list_widths(schema: FeatureSchema) -> dict[str, int]:
     """Return the padded width of every list column by batch key."""
-    features = (*schema.lists, *schema.histories)
-    return {key: feature.max_items for feature in features for key in list_keys(feature)}
+    return {key: feature.max_items for feature in listed(schema) for key in list_keys(feature)}
+
+
+def listed(schema: FeatureSchema) -> list[CategoricalList | History]:
+    """Return the features whose tensors are padded lists."""
+    return [*schema.lists, *schema.histories]
 
 
 def batch_keys(schema: FeatureSchema) -> list[str]:
@@ -29,7 +33,7 @@ def batch_keys(schema: FeatureSchema) -> list[str]:
     keys = [key for key, _ in schema.id_columns()]
     keys += [feature.name for feature in schema.numeric]
     keys += [weight_key(f.name) for f in schema.lists if f.weighted]
-    keys += [length_key(f.name) for f in (*schema.lists, *schema.histories)]
+    keys += [length_key(f.name) for f in listed(schema)]
     return keys
 
 
@@ -165,7 +169,7 @@ def trim_lists(batch: Batch, schema: FeatureSchema) -> Batch:
     """
     trimmed = dict(batch)
     widths = list_widths(schema)
-    for feature in (*schema.lists, *schema.histories):
+    for feature in listed(schema):
         longest = max(int(batch[length_key(feature.name)].max(initial=0)), 1)
         width = 1 << (longest - 1).bit_length()
         for key in list_keys(feature):

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import tensorflow as tf
 
 from features.graph import FeatureGraph
-from features.graph_moments import MISSING_INTEGER
+from features.raw import MISSING_INTEGER
 from features.schema import length_key, weight_key
 from features.specs import RawInput
 from models.ctr_model import CTRModel
@@ -35,8 +35,12 @@ class ServedModel(tf.Module):
     def __init__(self, graph: FeatureGraph, model: CTRModel) -> None:
         super().__init__()
         self.graph = graph
+
+        def logits(batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+            return model(batch, training=False)  # type: ignore[no-untyped-call] # Keras
+
         # the Keras object itself would bring a signature of its own that knows no integers
-        self._logits = lambda batch: model(batch, training=False)
+        self._logits = logits
         self.weights = [variable.value for variable in model.variables]
 
     def score(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:

@@ -3,15 +3,11 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from features.moments import TimeLayout
 from features.schema import length_key, weight_key
-from features.space import schema_of
 from features.specs import (
     CategoricalSpec,
     ColumnSpec,
@@ -23,7 +19,7 @@ from features.specs import (
     missing_flag_name,
     raw_inputs,
 )
-from models.registry import MODELS, check
+from pipeline.checks_model import features_with_ids, model_problems, option_problems
 from pipeline.config import (
     RESERVED_KEYS,
     RESERVED_NAMES,
@@ -32,13 +28,11 @@ from pipeline.config import (
     RunConfig,
     TimeSplit,
 )
-from pipeline.config_file import Parsed, describe, explain, nearest, parse
+from pipeline.config_file import Parsed, describe, nearest, parse
 from pipeline.config_yaml import KeyPath, Problem, read_document
 from pipeline.rows import needed_columns
 from pipeline.sources.source import look_at
 
-_SOME_ROWS = 3
-"""Stands for table sizes, which only data can tell."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
@@ -52,8 +46,12 @@ def find_problems(parsed: Parsed, content: Mapping[str, Any]) -> list[Problem]:
     config = parsed.config
     if config is None:
         section = content.get("model")
-        return _option_problems(section)[0] if isinstance(section, dict) else []
-    problems = [*_features(config, parsed), *_sections(config, parsed), *_model(config, parsed)]
+        return option_problems(section)[0] if isinstance(section, dict) else []
+    problems = [
+        *_features(config, parsed),
+        *_sections(config, parsed),
+        *model_problems(config, parsed),
+    ]
     return [p for p in problems if not any(p.path[: len(q)] == q for q in parsed.dropped)]
 
 
@@ -145,7 +143,7 @@ def _shared_table(config: RunConfig, parsed: Parsed, name: str, table: str) -> I
 
 def _history(config: RunConfig, parsed: Parsed, name: str, spec: HistorySpec) -> Iterator[Problem]:
     path = ("features", name)
-    with_ids = _with_ids(config.features)
+    with_ids = features_with_ids(config.features)
     for i, feature in enumerate(spec.of):
         if feature not in with_ids and not parsed.has_dropped("features", feature):
             hint = nearest(feature, with_ids)
@@ -154,14 +152,6 @@ def _history(config: RunConfig, parsed: Parsed, name: str, spec: HistorySpec) ->
         yield Problem(path, "a history needs to know whose it is: give entity, such as user_id")
     if config.time is None and not parsed.has_dropped("time"):
         yield Problem(path, "a history needs to know when events happened: give time")
-
-
-def _with_ids(specs: Mapping[str, FeatureSpec]) -> list[str]:
-    return [
-        feature
-        for feature, spec in specs.items()
-        if not isinstance(spec, NumericSpec | HistorySpec) and not getattr(spec, "separator", None)
-    ]
 
 
 def _torn(config: RunConfig) -> dict[str, Problem]:
@@ -243,86 +233,3 @@ def _groups(config: RunConfig, has_entity: bool) -> Iterator[Problem]:
         needing.append(("train", "monitor"))
     for path in needing:
         yield Problem(path, "gauc needs groups: give evaluate.group or entity")
-
-
-def _model(config: RunConfig, parsed: Parsed) -> Iterator[Problem]:
-    """Check the model's options, the features that it names, and whether it can take them."""
-    if parsed.has_dropped("model"):
-        return
-    problems, options = _option_problems(config.model)
-    yield from problems
-    chosen = config.model.get("features")
-    if chosen is not None and not isinstance(chosen, list | tuple):
-        return  # reported with the options
-    schema = schema_of(_sound(config.features), lambda table: _SOME_ROWS)
-    names = [feature.name for feature in schema.features]
-    broken = [name for name in config.features if name not in names]
-    for i, name in enumerate(chosen or ()):
-        known = name in names or name in broken or parsed.has_dropped("features", str(name))
-        if not known:
-            hint = nearest(str(name), [*names, *broken])
-            yield Problem(("model", "features", i), f"no feature is called {name!r}{hint}")
-    if options is None or broken or parsed.has_dropped("features"):
-        return
-    usable = [name for name in chosen if name in names] if chosen else names
-    kind = config.model["kind"]
-    fitting = MODELS[kind].config.model_validate(options)
-    for message in check(kind, schema.select(tuple(usable)), fitting):
-        yield Problem(("model",), message)
-
-
-def _sound(specs: Mapping[str, FeatureSpec]) -> dict[str, FeatureSpec]:
-    """Return the features that name only features that are there."""
-    sound = {}
-    for name, spec in specs.items():
-        match spec:
-            case CategoricalSpec(table=str(table)):
-                owner = specs.get(table)
-                good = isinstance(owner, CategoricalSpec) and not owner.table
-            case HistorySpec():
-                good = all(feature in _with_ids(specs) for feature in spec.of)
-            case _:
-                good = True
-        if good:
-            sound[name] = spec
-    return sound
-
-
-def _option_problems(model: Mapping[str, Any]) -> tuple[list[Problem], dict[str, Any] | None]:
-    """Return what is wrong with a model's section by itself, and its right options.
-
-    The options leave out `features`, and are None where the kind is not known.
-    """
-    kind = model.get("kind")
-    if kind is None:
-        return [Problem(("model", "kind"), f"is missing: one of {', '.join(MODELS)}")], None
-    if not isinstance(kind, str) or kind not in MODELS:
-        hint = nearest(str(kind), MODELS)
-        return [Problem(("model", "kind"), f"no model is called {kind!r}{hint}")], None
-    options = {key: value for key, value in model.items() if key != "kind"}
-    try:
-        MODELS[kind].config.model_validate(options)
-    except ValidationError as error:
-        problems = [_option_problem(kind, detail) for detail in error.errors()]
-        wrong = {str(problem.path[1]) for problem in problems if len(problem.path) > 1}
-        options = {key: value for key, value in options.items() if key not in wrong}
-    else:
-        problems = []
-    return problems, {key: value for key, value in options.items() if key != "features"}
-
-
-def _option_problem(kind: str, detail: Any) -> Problem:
-    path = ("model", *detail["loc"])
-    if detail["type"] != "extra_forbidden":
-        return Problem(path, explain(detail))
-    word, fields = str(path[-1]), list(MODELS[kind].config.model_fields)
-    close = get_close_matches(word, fields, n=1)
-    if close:
-        return Problem(path, f"unknown key: did you mean {close[0]!r}?")
-    meant = {
-        other: near[0]
-        for other, entry in MODELS.items()
-        if (near := get_close_matches(word, entry.config.model_fields, n=1))
-    }
-    hint = "".join(f"; {other} has {name}" for other, name in meant.items())
-    return Problem(path, f"unknown key: {kind} has {', '.join(fields)}{hint}")

@@ -15,6 +15,7 @@ from pipeline.config_data import (
     JoinConfig,
     LabelConfig,
     Section,
+    Texts,
     TimeConfig,
     expand_path,
     in_full,
@@ -111,9 +112,9 @@ class ColumnSplit(Section):
 
     kind: Literal["column"]
     column: str = Field(description="Column of the data.")
-    train: tuple[str, ...] = Field(("train",), description="Its values for training rows.")
-    valid: tuple[str, ...] = Field(("valid",), description="Its values for validation rows.")
-    test: tuple[str, ...] = Field(("test",), description="Its values for test rows.")
+    train: Texts = Field(("train",), description="Its values for training rows.")
+    valid: Texts = Field(("valid",), description="Its values for validation rows.")
+    test: Texts = Field(("test",), description="Its values for test rows.")
 
     @model_validator(mode="after")
     def _apart(self) -> Self:
@@ -254,7 +255,7 @@ class RunConfig(Section):
     entity: str | None = Field(
         None, description="Column of whom histories belong to, such as user_id."
     )
-    keys: tuple[str, ...] = Field((), description="Columns that predictions carry along.")
+    keys: Texts = Field((), description="Columns that predictions carry along.")
     split: Annotated[SplitConfig, in_full("split")] = TimeSplit()
     features: dict[str, FeatureSpec] = Field(min_length=1)
     model: Annotated[dict[str, Any], in_full("model")] = Field(

@@ -3,9 +3,17 @@
 
 import os
 import re
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from features.specs import TimeFormat
 
@@ -31,10 +39,18 @@ def in_full(section: str) -> BeforeValidator:
     return BeforeValidator(lambda value: {key: value} if isinstance(value, str) else value)
 
 
+Texts = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
+"""Texts, of which a single one needs no list around it."""
+
+
 class FilesConfig(Section):
     """One table in files."""
 
-    files: tuple[str, ...] = Field(
+    files: Texts = Field(
         min_length=1,
         description="Paths or globs. {date} stands for the run's date, ${NAME} for an "
         "environment variable. Relative paths start at the working directory.",
@@ -53,17 +69,12 @@ class FilesConfig(Section):
         "are plain text.",
     )
     encoding: Literal["utf-8", "utf-16", "latin-1"] = Field("utf-8", description="Of text files.")
-    null_tokens: tuple[str, ...] = Field(
+    null_tokens: Texts = Field(
         ("",), description="Texts that mean missing, exactly as written. Empty text always does."
     )
     trim: bool = Field(
         False, description="Strip white space around texts (around numbers it never matters)."
     )
-
-    @field_validator("files", mode="before")
-    @classmethod
-    def _one_or_many(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _header_or_columns(self) -> Self:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from pipeline.metrics import evaluate as compute_metrics
 from pipeline.runs import Run, Stage, build_stage, code_fingerprint, fingerprint_of, write_json
 from pipeline.score import Scorer, carried, score_batches
-from pipeline.train import load_best, load_schema
+from pipeline.trained_model import load_best, load_schema
 
 PARTS = ("valid", "test")
 _MICROSECONDS = "time_us"

@@ -29,7 +29,7 @@ from pipeline.runs import (
     write_json,
 )
 from pipeline.score import Scorer
-from pipeline.train import load_best, load_schema
+from pipeline.trained_model import load_best, load_schema
 
 _SMALL_BATCHES = {1: 20, 32: 4}
 """Batch sizes that a few batches are also served in: serving rarely sees full ones."""

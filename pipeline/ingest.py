@@ -88,7 +88,7 @@ def _ingest(run: Run, source: Source, folder: Path) -> dict[str, Any]:
         _write_splits(encoded, config, folder)
         count = config.export.parity_rows
         _write_parity_rows(connection, rows, encoded, space, count, folder / "parity")
-        profile = profile_dataset(encoded, space)
+        profile = profile_dataset(rows, encoded, space)
     profile["warnings"] = list(source.warnings)
     profile["notes"] = [*source.notes, *_notes(config, rejected, counts["left_out"])]
     write_json(folder / "profile.json", profile)

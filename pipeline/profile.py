@@ -3,91 +3,96 @@
 
 from typing import Any
 
-from features.schema import MISSING, Categorical, CategoricalList, History, Numeric, length_key
+from features.schema import MISSING, Categorical, Feature, Numeric, length_key
 from features.space import FeatureSpace
-from features.specs import HistorySpec
-from features.splits import SPLITS
+from features.specs import input_names
+from features.splits import SPLITS, TRAIN
+
+Facts = dict[str, Any]
 
 
-def profile_dataset(encoded: Any, space: FeatureSpace) -> dict[str, Any]:
+def profile_dataset(rows: Any, encoded: Any, space: FeatureSpace) -> Facts:
     """Count missing, unknown and known values of every feature in every part.
 
     Args:
-        encoded: Encoded rows with `_split`.
+        rows: Typed rows with `_split`.
+        encoded: The same rows encoded.
         space: The fitted feature space.
 
     Returns:
-        JSON-like `{"columns": [{"feature", "kind", "rows", …}]}`; shares are of rows (lists:
-        of items), `rows` and counts are of the training part.
+        JSON-like `{"columns": [{"feature", "kind", "rows", …}]}`; shares are of rows, `rows` and
+        counts are of the training part.
     """
-    aggregates = {}
-    for feature in space.schema.features:
-        for key, expression in _aggregates(encoded, feature, space).items():
-            aggregates[f"{feature.name} {key}"] = expression
-    grouped = encoded.group_by("_split").agg(rows=encoded.count(), **aggregates)
-    parts = {row["_split"]: row for row in grouped.to_pyarrow().to_pylist()}
-    columns = [_column(feature, parts, space) for feature in space.schema.features]
-    return {"columns": columns}
+    features = [f for f in space.schema.features if not _is_flag(f, space)]
+    numeric = [feature.name for feature in features if isinstance(feature, Numeric)]
+    names = input_names(space.specs)
+    missing = {f"{name} missing": rows[names[name]].isnull().sum() for name in numeric}
+    counted = {
+        f"{feature.name} {key}": expression
+        for feature in features
+        for key, expression in _aggregates(encoded, feature, space).items()
+    }
+    parts: dict[str, Facts] = {}
+    for table, aggregates in ((rows, missing), (encoded, counted)):
+        grouped = table.group_by("_split").agg(rows=table.count(), **aggregates)
+        for row in grouped.to_pyarrow().to_pylist():
+            parts.setdefault(row["_split"], {}).update(row)
+    return {"columns": [_column(feature, parts, space) for feature in features]}
 
 
-def _aggregates(encoded: Any, feature: Any, space: FeatureSpace) -> dict[str, Any]:
+def _is_flag(feature: Feature, space: FeatureSpace) -> bool:
+    """Return whether a feature only says where another is missing."""
+    return isinstance(feature, Numeric) and feature.name not in space.numbers
+
+
+def _aggregates(encoded: Any, feature: Feature, space: FeatureSpace) -> dict[str, Any]:
     match feature:
         case Categorical():
             ids = encoded[feature.name]
-            return {
-                "missing": (ids == MISSING).sum(),
-                "unknown": _unknown(ids, feature, space).sum(),
-            }
-        case CategoricalList() | History():
-            length = encoded[length_key(feature.name)]
-            return {
-                "length": length.mean(),
-                "empty": (length == 0).sum(),
-                "full": (length == feature.max_items).sum(),
-            }
+            vocabulary = space.vocabularies.get(feature.table)
+            first_known = vocabulary.first_known if vocabulary else MISSING + 1
+            unknown = (ids > MISSING) & (ids < first_known)
+            return {"missing": (ids == MISSING).sum(), "unknown": unknown.sum()}
         case Numeric():
-            number = encoded[feature.name]
-            return {"mean": number.mean(), "min": number.min(), "max": number.max()}
-    return {}
+            return {}
+    length = encoded[length_key(feature.name)]
+    return {
+        "length": length.mean(),
+        "empty": (length == 0).sum(),
+        "full": (length == feature.max_items).sum(),
+    }
 
 
-def _unknown(ids: Any, feature: Categorical, space: FeatureSpace) -> Any:
-    vocabulary = space.vocabularies.get(feature.table)
-    first_known = vocabulary.first_known if vocabulary else MISSING + 1
-    return (ids > MISSING) & (ids < first_known)
+def _column(feature: Feature, parts: dict[str, Facts], space: FeatureSpace) -> Facts:
+    def share(part: str, key: str) -> float:
+        return parts[part][f"{feature.name} {key}"] / parts[part]["rows"]
 
-
-def _column(feature: Any, parts: dict[str, Any], space: FeatureSpace) -> dict[str, Any]:
-    def value(part: str, key: str) -> Any:
-        return parts[part][f"{feature.name} {key}"] if part in parts else None
-
-    train_rows = parts["train"]["rows"]
-    column: dict[str, Any] = {"feature": feature.name, "kind": feature.kind, "rows": train_rows}
+    train = parts[TRAIN]
+    column: Facts = {"feature": feature.name, "kind": feature.kind, "rows": train["rows"]}
+    shown: tuple[str, ...] = ("missing",)
     match feature:
         case Categorical():
             column |= _categorical_facts(feature, space)
-            column["missing"] = value("train", "missing")
-            column["unknown"] = value("train", "unknown")
-            column["coverage"] = 1 - (column["missing"] + column["unknown"]) / train_rows
-            for part in SPLITS:
-                rows = parts[part]["rows"]
-                shares = {key: value(part, key) / rows for key in ("missing", "unknown")}
-                column[part] = shares
-        case CategoricalList() | History():
-            column["mean_length"] = value("train", "length")
-            column["empty"] = value("train", "empty") / train_rows
-            column["max_items"] = feature.max_items
-            # a history of exactly max_items may have lost older events
-            column["truncated"] = value("train", "full") / train_rows
-            for part in SPLITS:
-                column[part] = {"empty": value(part, "empty") / parts[part]["rows"]}
+            column |= {key: train[f"{feature.name} {key}"] for key in ("missing", "unknown")}
+            column["coverage"] = 1 - share(TRAIN, "missing") - share(TRAIN, "unknown")
+            shown = ("missing", "unknown")
         case Numeric():
-            column |= _numeric_facts(feature.name, space)
-    return column
+            column |= space.numbers[feature.name].model_dump(
+                include={"mean", "std", "min", "max", "missing"}
+            )
+            column["coverage"] = 1 - share(TRAIN, "missing")
+        case _:
+            column["mean_length"] = train[f"{feature.name} length"]
+            column["max_items"] = feature.max_items
+            column["empty"] = share(TRAIN, "empty")
+            # of exactly max_items, older items may have been left out
+            column["truncated"] = share(TRAIN, "full")
+            shown = ("empty",)
+    return column | {part: {key: share(part, key) for key in shown} for part in SPLITS}
 
 
-def _categorical_facts(feature: Categorical, space: FeatureSpace) -> dict[str, Any]:
-    facts: dict[str, Any] = {"table": feature.table, "table_rows": space.table_rows(feature.table)}
+def _categorical_facts(feature: Categorical, space: FeatureSpace) -> Facts:
+    facts: Facts = {"table": feature.table, "table_rows": space.table_rows(feature.table)}
     vocabulary = space.vocabularies.get(feature.table)
     if vocabulary:
         facts |= {
@@ -97,16 +102,3 @@ def _categorical_facts(feature: Categorical, space: FeatureSpace) -> dict[str, A
             "rare_rows": vocabulary.rare_rows,
         }
     return facts
-
-
-def _numeric_facts(name: str, space: FeatureSpace) -> dict[str, Any]:
-    fit = space.numbers.get(name)
-    if fit is None:  # the missing flag of another feature
-        return {}
-    facts = fit.model_dump(include={"mean", "std", "min", "max", "missing"})
-    return facts | {"coverage": 1 - fit.missing / fit.rows if fit.rows else None}
-
-
-def truncated_note(name: str, spec: HistorySpec) -> str:
-    """Say how a history was cut."""
-    return f"{name}: the newest {spec.max_items} events are kept"

@@ -79,7 +79,9 @@ def needed_columns(config: RunConfig, labelled: bool = True) -> list[Need]:
             needs.append(replace(label, required=False))
     readers = {input_name: feature for feature, input_name in input_names(config.features).items()}
     for raw in raw_inputs(config.features):
-        path: KeyPath = ("features", readers[raw.name])
+        reader = readers[raw.name]
+        named = getattr(config.features[reader], "column", None) is not None
+        path: KeyPath = ("features", reader, "column") if named else ("features", reader)
         kind = "moment" if raw.time else raw.type
         needs.append(Need(raw.column, path, kind, raw.required, raw.separator))
     return needs
@@ -195,10 +197,10 @@ def read_label(column: Any, label: LabelConfig, rule: NullRule) -> Read:
     if isinstance(label.positive, tuple):
         text = read_text(column, rule).value
         return Read(text.isin(label.positive).cast("int8"), text.isnull())
-    number = read_number(column, rule)
     if label.comparison is None:
-        valid = number.value.isin([0.0, 1.0]).fill_null(False)
-        return Read(ibis.ifelse(valid, number.value, None).cast("int8"), ~valid)
+        clicked = _truth(column, rule)
+        return Read(clicked, clicked.isnull())
+    number = read_number(column, rule)
     operator, bound = label.comparison
     compared = {
         ">=": number.value >= bound,
@@ -209,6 +211,15 @@ def read_label(column: Any, label: LabelConfig, rule: NullRule) -> Read:
         "!=": number.value != bound,
     }[operator]
     return Read(compared.cast("int8"), number.malformed | number.value.isnull())
+
+
+def _truth(column: Any, rule: NullRule) -> Any:
+    """Return 1 for 1 and true, 0 for 0 and false, null for anything else."""
+    if column.type().is_string():
+        text = column.strip().lower()
+        column = ibis.cases((text == "true", "1"), (text == "false", "0"), else_=column)
+    number = read_number(column, rule).value
+    return ibis.ifelse(number.isin([0.0, 1.0]), number, None).cast("int8")
 
 
 def _unlabelled_is_no_click(label: Read) -> Read:

@@ -9,7 +9,8 @@ from pipeline.config_file import load_config
 from pipeline.errors import Terminated, TrainingDiverged
 from pipeline.runs import Run, read_stage
 from pipeline.score import Scorer, score_folder
-from pipeline.train import Trainer, load_best, load_schema
+from pipeline.train import Trainer
+from pipeline.trained_model import load_best, load_schema
 from tests.conftest import Silent
 
 

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of the model's section: its options, and the features that it is given."""
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic import ValidationError
+
+from features.space import schema_of
+from features.specs import CategoricalSpec, FeatureSpec, HistorySpec, NumericSpec
+from models.registry import MODELS, check
+from pipeline.config import RunConfig
+from pipeline.config_file import Parsed, explain, nearest
+from pipeline.config_yaml import Problem
+
+_SOME_ROWS = 3
+"""Stands for table sizes, which only data can tell."""
+
+
+def model_problems(config: RunConfig, parsed: Parsed) -> Iterator[Problem]:
+    """Check the model's options, the features that it names, and whether it can take them."""
+    if parsed.has_dropped("model"):
+        return
+    problems, options = option_problems(config.model)
+    yield from problems
+    chosen = config.model.get("features")
+    if chosen is not None and not isinstance(chosen, list | tuple):
+        return  # reported with the options
+    schema = schema_of(_sound(config.features), lambda table: _SOME_ROWS)
+    names = [feature.name for feature in schema.features]
+    broken = [name for name in config.features if name not in names]
+    for i, name in enumerate(chosen or ()):
+        known = name in names or name in broken or parsed.has_dropped("features", str(name))
+        if not known:
+            hint = nearest(str(name), [*names, *broken])
+            yield Problem(("model", "features", i), f"no feature is called {name!r}{hint}")
+    if options is None or broken or parsed.has_dropped("features"):
+        return
+    usable = [name for name in chosen if name in names] if chosen else names
+    kind = config.model["kind"]
+    fitting = MODELS[kind].config.model_validate(options)
+    for message in check(kind, schema.select(tuple(usable)), fitting):
+        yield Problem(("model",), message)
+
+
+def _sound(specs: Mapping[str, FeatureSpec]) -> dict[str, FeatureSpec]:
+    """Return the features that name only features that are there."""
+    sound = {}
+    for name, spec in specs.items():
+        match spec:
+            case CategoricalSpec(table=str(table)):
+                owner = specs.get(table)
+                good = isinstance(owner, CategoricalSpec) and not owner.table
+            case HistorySpec():
+                good = all(feature in features_with_ids(specs) for feature in spec.of)
+            case _:
+                good = True
+        if good:
+            sound[name] = spec
+    return sound
+
+
+def option_problems(model: Mapping[str, Any]) -> tuple[list[Problem], dict[str, Any] | None]:
+    """Return what is wrong with a model's section by itself, and its right options.
+
+    The options leave out `features`, and are None where the kind is not known.
+    """
+    kind = model.get("kind")
+    if kind is None:
+        return [Problem(("model", "kind"), f"is missing: one of {', '.join(MODELS)}")], None
+    if not isinstance(kind, str) or kind not in MODELS:
+        hint = nearest(str(kind), MODELS)
+        return [Problem(("model", "kind"), f"no model is called {kind!r}{hint}")], None
+    options = {key: value for key, value in model.items() if key != "kind"}
+    try:
+        MODELS[kind].config.model_validate(options)
+    except ValidationError as error:
+        problems = [_option_problem(kind, detail) for detail in error.errors()]
+        wrong = {str(problem.path[1]) for problem in problems if len(problem.path) > 1}
+        options = {key: value for key, value in options.items() if key not in wrong}
+    else:
+        problems = []
+    return problems, {key: value for key, value in options.items() if key != "features"}
+
+
+def _option_problem(kind: str, detail: Any) -> Problem:
+    path = ("model", *detail["loc"])
+    if detail["type"] != "extra_forbidden":
+        return Problem(path, explain(detail))
+    word, fields = str(path[-1]), list(MODELS[kind].config.model_fields)
+    close = get_close_matches(word, fields, n=1)
+    if close:
+        return Problem(path, f"unknown key: did you mean {close[0]!r}?")
+    meant = {
+        other: near[0]
+        for other, entry in MODELS.items()
+        if (near := get_close_matches(word, entry.config.model_fields, n=1))
+    }
+    hint = "".join(f"; {other} has {name}" for other, name in meant.items())
+    return Problem(path, f"unknown key: {kind} has {', '.join(fields)}{hint}")
+
+
+def features_with_ids(specs: Mapping[str, FeatureSpec]) -> list[str]:
+    """Return the features that give each row one id, as histories need it."""
+    return [
+        feature
+        for feature, spec in specs.items()
+        if not isinstance(spec, NumericSpec | HistorySpec) and not getattr(spec, "separator", None)
+    ]
