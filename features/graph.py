@@ -101,6 +101,12 @@ class FeatureGraph(tf.Module):
             add(length_key(history.name), tf.int32, 1)
         return specs
 
+    def lengths(self) -> dict[str, str]:
+        """Return, by length input, a list input whose length it is."""
+        lists = {length_key(raw.name): raw.name for raw in self.inputs if raw.type == "texts"}
+        histories = {length_key(h.name): h.channels[0].name for h in self.schema.histories}
+        return lists | histories
+
     def channels(self, history: History) -> dict[str, RawInput]:
         """Return the raw input that each channel of a history repeats."""
         names = input_names(self.space.specs)

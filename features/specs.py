@@ -86,7 +86,10 @@ class CategoricalSpec(ColumnSpec):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        fitted = {"min_count", "max_size", "num_oov"} & self.model_fields_set
+        # by value, not by what was written: a config that is dumped in full must load again
+        fields = type(self).model_fields
+        options = ("min_count", "max_size", "num_oov")
+        fitted = {key for key in options if getattr(self, key) != fields[key].default}
         if self.hash_buckets and fitted:
             raise ValueError(
                 f"hash_buckets has no vocabulary: take out {', '.join(sorted(fitted))}"

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from features.graph import FeatureGraph
 from features.raw import MISSING_INTEGER
-from features.schema import length_key, weight_key
+from features.schema import weight_key
 from features.specs import RawInput
 from models.ctr_model import CTRModel
 from pipeline.batches import pad_lists
@@ -37,7 +37,7 @@ class ServedModel(tf.Module):
         self.graph = graph
 
         def logits(batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-            return model(batch, training=False)  # type: ignore[no-untyped-call] # Keras
+            return model(batch, training=False)
 
         # the Keras object itself would bring a signature of its own that knows no integers
         self._logits = logits
@@ -55,16 +55,11 @@ class ServedModel(tf.Module):
         """
         parsed = tf.io.parse_example(examples, self._example_spec())
         inputs: dict[str, tf.Tensor] = {}
-        lists: dict[str, str] = {raw.name: raw.name for raw in self.graph.inputs}
-        for history in self.graph.schema.histories:
-            lists |= {channel.name: history.name for channel in history.channels}
         for name, value in parsed.items():
-            if isinstance(value, tf.RaggedTensor):
-                inputs[name] = value.to_tensor()
-                if name in lists:
-                    inputs[length_key(lists[name])] = tf.cast(value.row_lengths(), tf.int32)
-            else:
-                inputs[name] = value
+            ragged = isinstance(value, tf.RaggedTensor)
+            inputs[name] = value.to_tensor() if ragged else value
+        for key, name in self.graph.lengths().items():
+            inputs[key] = tf.cast(parsed[name].row_lengths(), tf.int32)
         return inputs
 
     def _example_spec(self) -> dict[str, Any]:
@@ -127,36 +122,27 @@ def load_facts(bundle: Path) -> dict[str, Any]:
     return facts
 
 
-def feed(table: pa.Table, signature: Mapping[str, tf.TensorSpec]) -> dict[str, np.ndarray]:
+def feed(
+    table: pa.Table, signature: Mapping[str, tf.TensorSpec], lengths: Mapping[str, str]
+) -> dict[str, np.ndarray]:
     """Turn raw rows into the input tensors of `serving_default`.
 
     Args:
         table: Columns named after inputs; null is missing; lists are padded here.
         signature: Specs of the inputs by name.
+        lengths: By length input, the list input whose length it is (`FeatureGraph.lengths`).
     """
     inputs: dict[str, np.ndarray] = {}
-    lengths: dict[str, np.ndarray] = {}
     for name, spec in signature.items():
-        if name not in table.column_names:
-            continue  # a length, which follows from its list
+        if name in lengths:
+            items = table[lengths[name]].combine_chunks()
+            inputs[name] = pc.list_value_length(items).to_numpy(zero_copy_only=False)
+            inputs[name] = inputs[name].astype(np.int32)
+            continue
         column = table[name].combine_chunks()
-        if pa.types.is_list(column.type):
-            lengths[name] = pc.list_value_length(column).to_numpy(zero_copy_only=False)
-            inputs[name] = _padded(column, spec.dtype)
-        else:
-            inputs[name] = _filled(column, spec.dtype)
-    for name in signature:
-        if name not in inputs:
-            inputs[name] = _length_of(name, lengths).astype(np.int32)
+        is_list = pa.types.is_list(column.type)
+        inputs[name] = (_padded if is_list else _filled)(column, spec.dtype)
     return inputs
-
-
-def _length_of(key: str, lengths: Mapping[str, np.ndarray]) -> np.ndarray:
-    owner = key.removesuffix(length_key(""))
-    if owner in lengths:
-        return lengths[owner]
-    # a history's channels are named after it and have one length
-    return next(length for name, length in lengths.items() if name.startswith(f"{owner}_"))
 
 
 def _filled(column: pa.Array, dtype: tf.DType) -> np.ndarray:

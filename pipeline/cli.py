@@ -27,6 +27,9 @@ Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="YAML file of the
 Runs = Annotated[Path, typer.Option("--runs", help="Folder of all runs.")]
 Set = Annotated[list[str], typer.Option("--set", help="Override one value: key.path=value.")]
 Date = Annotated[str | None, typer.Option("--date", help="Fills {date} in paths; names the run.")]
+Compare = Annotated[
+    list[Path], typer.Option("--compare", help="Folder of a finished run to show in the report.")
+]
 RunId = Annotated[str | None, typer.Option("--run-id", help="Name of the run's folder.")]
 
 
@@ -37,17 +40,17 @@ def main() -> None:
 
 def run_guarded(command: Callable[[], Any]) -> int:
     """Call a command and return its exit code; the only place that catches everything."""
-    from click.exceptions import Abort, ClickException
-
     try:
         code = command()
     except PipelineError as error:
         print_error(str(error))
+        if error.result is not None:
+            print_result(error.result)
         return error.exit_code
-    except ClickException as error:
-        error.show()
+    except typer.TyperException as error:
+        print_error(f"{error.format_message()}; see clickloom --help")
         return ConfigError.exit_code
-    except (Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt):
         print_error("interrupted; the same command continues")
         return 128 + signal.SIGINT
     except BrokenPipeError:
@@ -97,14 +100,12 @@ def _import_tensorflow() -> None:
     tf.get_logger().setLevel("ERROR")  # it warns of shapes that we compile on purpose
 
 
-def _run(
-    until: str, config: Path, runs: Path, overrides: list[str], date: str | None, run_id: str | None
-) -> None:
+def _run(until: str, config: Path, **options: Any) -> None:
     progress = _prepare()
     from pipeline.workflow import run
 
-    result = run(config, runs, overrides, date=date, run_id=run_id, until=until, progress=progress)  # type: ignore[arg-type]
-    print_result(result)
+    overrides = options.pop("set_")
+    print_result(run(config, overrides=overrides, until=until, progress=progress, **options))  # type: ignore[arg-type]
 
 
 @app.command()
@@ -114,9 +115,10 @@ def run(
     set_: Set = [],
     date: Date = None,
     run_id: RunId = None,
+    compare: Compare = [],
 ) -> None:
     """Run all stages: ingest, train, evaluate, export. Finished ones are not run again."""
-    _run("export", config, runs, set_, date, run_id)
+    _run("export", config, runs=runs, set_=set_, date=date, run_id=run_id, compare=compare)
 
 
 @app.command()
@@ -128,7 +130,7 @@ def ingest(
     run_id: RunId = None,
 ) -> None:
     """Read, split, fit and encode the data."""
-    _run("ingest", config, runs, set_, date, run_id)
+    _run("ingest", config, runs=runs, set_=set_, date=date, run_id=run_id)
 
 
 @app.command()
@@ -140,7 +142,7 @@ def train(
     run_id: RunId = None,
 ) -> None:
     """Fit the model; ingest first where that is needed."""
-    _run("train", config, runs, set_, date, run_id)
+    _run("train", config, runs=runs, set_=set_, date=date, run_id=run_id)
 
 
 @app.command()
@@ -150,9 +152,10 @@ def evaluate(
     set_: Set = [],
     date: Date = None,
     run_id: RunId = None,
+    compare: Compare = [],
 ) -> None:
     """Score validation and test rows and write the report."""
-    _run("evaluate", config, runs, set_, date, run_id)
+    _run("evaluate", config, runs=runs, set_=set_, date=date, run_id=run_id, compare=compare)
 
 
 @app.command()
@@ -162,9 +165,10 @@ def export(
     set_: Set = [],
     date: Date = None,
     run_id: RunId = None,
+    compare: Compare = [],
 ) -> None:
     """Prove and publish the served model; the same as run."""
-    _run("export", config, runs, set_, date, run_id)
+    _run("export", config, runs=runs, set_=set_, date=date, run_id=run_id, compare=compare)
 
 
 @app.command()

@@ -14,6 +14,12 @@ from pipeline.synth import SynthConfig, best_possible, write
 
 CONFIG = Path(__file__).resolve().parent.parent / "configs" / "quickstart.yaml"
 
+BASELINES = {
+    "fm": "model={kind: fm, features: [item_id, category, device, city, position, price, hour]}",
+    "base": "model={kind: base}",
+}
+"""Models that the demo trains beside DIN: without the history, and with it pooled alike."""
+
 
 def write_log(directory: Path, impressions: int, seed: int, file_format: str) -> dict[str, Any]:
     """Write a generated log and return what it holds, with the best possible scores.
@@ -22,8 +28,8 @@ def write_log(directory: Path, impressions: int, seed: int, file_format: str) ->
         ConfigError: A size or the format is out of range.
     """
     try:
-        # five thousand users see 40 items each in the default log: sizes keep that proportion
-        users = max(impressions // 40, 10)
+        # users see 80 items each in the default log: other sizes keep that proportion
+        users = max(impressions // 80, 10)
         config = SynthConfig(impressions=impressions, users=users, seed=seed)
         result = write(config, directory, file_format)  # type: ignore[arg-type]
     except (ValidationError, ValueError) as error:
@@ -40,23 +46,38 @@ def run_demo(runs: Path, data: Path, progress: Progress) -> dict[str, Any]:
     from pipeline.workflow import run
 
     files = f"data.files={events}"
-    result = run(CONFIG, runs, [files], progress=progress)
+    others = [
+        run(CONFIG, runs, [files, model], run_id=kind, until="evaluate", progress=progress)
+        for kind, model in BASELINES.items()
+    ]
+    compare = [other["run_dir"] for other in others]
+    result = run(CONFIG, runs, [files], compare=compare, progress=progress)
     test = pq.read_table(Path(result["run_dir"]) / "evaluate" / "predictions" / "test.parquet")
     best = best_possible(
         data / "truth.parquet", test["impression_id"].to_numpy().astype(int), test["label"]
     )
     result["best_possible"] = {"auc": best.auc, "log_loss": best.log_loss}
-    sys.stdout.write(_table(result))
+    sys.stdout.write(_table(result, others))
     return result
 
 
-def _table(result: dict[str, Any]) -> str:
+def _table(result: dict[str, Any], others: list[dict[str, Any]]) -> str:
     test, best = result["metrics"]["test"], result["best_possible"]
     speed = result["train_examples_per_s"]
+    way = (test["auc"] - 0.5) / (best["auc"] - 0.5)
+    beside = [
+        (f"  {kind}", f"{other['metrics']['test']['auc']:.4f}", "the same rows")
+        for kind, other in zip(BASELINES, others, strict=True)
+    ]
     rows = [
-        ("test AUC", f"{test['auc']:.4f}", f"best possible {best['auc']:.4f}"),
+        (
+            "test AUC, din",
+            f"{test['auc']:.4f}",
+            f"best possible {best['auc']:.4f}: {way:.0%} of the way",
+        ),
+        *beside,
         ("test GAUC", f"{test['gauc']:.4f}", "within users, by impressions"),
-        ("test log loss", f"{test['log_loss']:.4f}", f"best possible {best['log_loss']:.4f}"),
+        ("test log loss", f"{test['log_loss']:.4f}", f"best {best['log_loss']:.4f}"),
         ("calibration", f"{test['calibration']:.3f}", "predicted / observed clicks"),
         ("training", f"{speed:,.0f}" if speed else "–", "rows/s"),
         ("served - offline", f"{result['parity_max_abs_diff']:.1e}", "largest difference"),

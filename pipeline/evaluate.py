@@ -14,7 +14,13 @@ from pipeline.score import Scorer, carried, score_batches
 from pipeline.trained_model import load_best, load_schema
 
 PARTS = ("valid", "test")
-_MICROSECONDS = "time_us"
+_TYPES = {
+    "row_id": pa.int64(),
+    "label": pa.int8(),
+    "weight": pa.float32(),
+    "score": pa.float32(),
+}
+"""Of prediction columns; keys and groups are text."""
 
 
 def evaluate(run: Run, trained: Stage) -> Stage:
@@ -44,18 +50,15 @@ def _evaluate_part(run: Run, scorer: Scorer, part: str, path: Path) -> dict[str,
     config = run.config
     columns = ["row_id", *carried(config), *(f"key:{column}" for column in config.keys)]
     kept: dict[str, list[np.ndarray]] = {name: [] for name in (*carried(config), "score")}
-    writer = None
-    try:
+    # fixed, for a batch may hold nothing but nulls
+    names = [*columns, "score"]
+    schema = pa.schema([(n.removeprefix("key:"), _TYPES.get(n, pa.string())) for n in names])
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         for batch, scores in score_batches(scorer, run.dataset / part, columns):
-            table = pa.table({**{name: batch[name] for name in columns}, "score": scores})
-            table = table.rename_columns([n.removeprefix("key:") for n in table.column_names])
-            writer = writer or pq.ParquetWriter(path, table.schema, compression="zstd")
-            writer.write_table(table)
+            arrays = [batch[name] for name in columns]
+            writer.write_table(pa.table([*arrays, scores], schema=schema))
             for name, parts in kept.items():
                 parts.append(scores if name == "score" else batch[name])
-    finally:
-        if writer:
-            writer.close()
     arrays = {name: np.concatenate(parts) for name, parts in kept.items()}
     return compute_metrics(
         arrays["label"],

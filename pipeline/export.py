@@ -2,6 +2,7 @@
 """Stage 4: write the served model aside, prove it on real rows, publish it as a new version."""
 
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,20 +13,20 @@ import pyarrow.parquet as pq
 import tensorflow as tf
 
 from features.graph import FeatureGraph
-from features.raw import NullRule
 from features.schema import FeatureSchema
 from features.space import FeatureSpace
 from pipeline.batches import read_batches
-from pipeline.bundle import SCORE, ServedModel, feed, save_bundle, to_examples
+from pipeline.bundle import SCORE, ServedModel, feed, load_facts, save_bundle, to_examples
 from pipeline.config import RunConfig
 from pipeline.errors import GateFailed
+from pipeline.rows import null_rule
 from pipeline.runs import (
-    STAGE_FILE,
     Run,
     Stage,
     code_fingerprint,
     fingerprint_of,
-    read_stage,
+    locked,
+    read_json,
     write_json,
 )
 from pipeline.score import Scorer
@@ -46,17 +47,41 @@ def export(run: Run, trained: Stage, evaluated: Stage) -> Stage:
     missed = [gate for gate in gates if not gate["passed"]]
     if missed:
         raise GateFailed("\n".join(_explain(gate) for gate in missed))
-    relevant = {"export": run.config.export, "data": run.config.data}
-    fingerprint = fingerprint_of(
-        relevant, trained.fingerprint, evaluated.fingerprint, code_fingerprint()
-    )
-    published = read_stage(run.export)
-    if published and published.fingerprint == fingerprint and _stands(published):
+    published = standing_export(run, trained, evaluated)
+    if published:
         run.progress.event("export", status="up to date", version=published.facts["version"])
         return published
-    facts = _publish(run, gates, fingerprint)
+    started = time.monotonic()
+    with locked(run.export):
+        facts = _publish(run, gates)
+    seconds = round(time.monotonic() - started, 3)
+    fingerprint = _fingerprint(run, trained, evaluated)
+    write_json(_record(run), {"fingerprint": fingerprint, "facts": facts, "seconds": seconds})
     run.progress.event("export", status="done", **{k: facts[k] for k in ("version", "parity")})
-    return Stage(fingerprint, facts, 0.0, reused=False)
+    return Stage(fingerprint, facts, seconds, reused=False)
+
+
+def standing_export(run: Run, trained: Stage, evaluated: Stage) -> Stage | None:
+    """Return the version that is published from exactly these stages, or None."""
+    if not _record(run).exists():
+        return None
+    published = read_json(_record(run))
+    path = run.export / str(published["facts"]["version"])
+    if published["fingerprint"] != _fingerprint(run, trained, evaluated):
+        return None
+    if not (path / "saved_model.pb").exists():
+        return None
+    facts = published["facts"] | {"path": str(path)}
+    return Stage(published["fingerprint"], facts, published["seconds"], reused=True)
+
+
+def _record(run: Run) -> Path:
+    return run.folder / "export.json"  # not in the export folder, which runs may share
+
+
+def _fingerprint(run: Run, trained: Stage, evaluated: Stage) -> str:
+    built_from = (trained.fingerprint, evaluated.fingerprint, code_fingerprint())
+    return fingerprint_of({"export": run.config.export}, *built_from)
 
 
 def check_gates(config: RunConfig, metrics: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -82,11 +107,7 @@ def _explain(gate: Mapping[str, Any]) -> str:
     return f"test {gate['name']} is {value}{reason}, the gate asks for {gate['limit']}"
 
 
-def _stands(published: Stage) -> bool:
-    return Path(published.facts["path"]).joinpath("saved_model.pb").exists()
-
-
-def _publish(run: Run, gates: list[dict[str, Any]], fingerprint: str) -> dict[str, Any]:
+def _publish(run: Run, gates: list[dict[str, Any]]) -> dict[str, Any]:
     run.export.mkdir(parents=True, exist_ok=True)
     aside = run.export / ".partial"
     shutil.rmtree(aside, ignore_errors=True)
@@ -95,7 +116,7 @@ def _publish(run: Run, gates: list[dict[str, Any]], fingerprint: str) -> dict[st
     model = load_best(run, schema)
     _write(run, model, schema, aside)
     parity = check_parity(run, model, schema, aside)
-    if parity["max_abs_diff"] > parity["limit"]:
+    if not parity["max_abs_diff"] <= parity["limit"]:
         shutil.rmtree(aside)
         raise GateFailed(
             f"a served score differs from the offline one by {parity['max_abs_diff']:.3g} "
@@ -107,11 +128,7 @@ def _publish(run: Run, gates: list[dict[str, Any]], fingerprint: str) -> dict[st
     aside.rename(target)
     for old in versions(run.export)[: -run.config.export.keep]:
         shutil.rmtree(run.export / str(old))
-    facts = {"version": version, "path": str(target), "parity": parity, "gates": gates}
-    write_json(
-        run.export / STAGE_FILE, {"fingerprint": fingerprint, "facts": facts, "seconds": 0.0}
-    )
-    return facts
+    return {"version": version, "path": str(target), "parity": parity, "gates": gates}
 
 
 def versions(folder: Path) -> list[int]:
@@ -124,8 +141,7 @@ def _write(run: Run, model: Any, schema: FeatureSchema, folder: Path) -> None:
     space = FeatureSpace.load(run.dataset / "features")
     vocabularies = folder.with_name(".vocabularies")
     vocabularies.mkdir()
-    rule = NullRule(config.data.null_tokens, config.data.trim)
-    served = ServedModel(FeatureGraph(space, schema, rule, vocabularies), model)
+    served = ServedModel(FeatureGraph(space, schema, null_rule(config), vocabularies), model)
     facts = {
         "run": run.title,
         "config": config.model_dump(mode="json"),
@@ -133,6 +149,7 @@ def _write(run: Run, model: Any, schema: FeatureSchema, folder: Path) -> None:
             name: {"dtype": spec.dtype.name, "shape": [None] * len(spec.shape)}
             for name, spec in served.graph.signature().items()
         },
+        "lengths": served.graph.lengths(),
         "missing": {"string": "", "int64": int(tf.int64.min), "float32": "NaN"},
     }
     save_bundle(served, folder, facts)
@@ -152,7 +169,7 @@ def check_parity(run: Run, model: Any, schema: FeatureSchema, bundle: Path) -> d
     raw = pq.read_table(parity / "raw.parquet")
     loaded = tf.saved_model.load(str(bundle))
     differences = np.zeros(len(offline))
-    for rows, scores in _served_scores(loaded, raw):
+    for rows, scores in _served_scores(loaded, raw, load_facts(bundle)["lengths"]):
         found = np.abs(scores.astype(np.float64) - offline[rows])
         # a score that is not a number must fail the check, and NaN compares false
         found = np.where(np.isnan(found), np.inf, found)
@@ -160,13 +177,15 @@ def check_parity(run: Run, model: Any, schema: FeatureSchema, bundle: Path) -> d
     worst = int(np.argmax(differences))
     return {
         "rows": len(offline),
-        "max_abs_diff": float(differences[worst]) if np.isfinite(differences[worst]) else 1.0,
+        "max_abs_diff": float(differences[worst]),
         "limit": run.config.export.parity_limit,
         "worst_row": worst,
     }
 
 
-def _served_scores(loaded: Any, raw: pa.Table) -> Iterator[tuple[slice, np.ndarray]]:
+def _served_scores(
+    loaded: Any, raw: pa.Table, lengths: Mapping[str, str]
+) -> Iterator[tuple[slice, np.ndarray]]:
     """Yield (rows, scores) by both signatures and by several batch sizes."""
     by_name = loaded.signatures["serving_default"]
     by_example = loaded.signatures["serve_examples"]
@@ -175,7 +194,7 @@ def _served_scores(loaded: Any, raw: pa.Table) -> Iterator[tuple[slice, np.ndarr
     def serve(start: int, size: int) -> Iterator[tuple[slice, np.ndarray]]:
         table = raw.slice(start, size)
         rows = slice(start, start + len(table))
-        tensors = {k: tf.constant(v) for k, v in feed(table, signature).items()}
+        tensors = {k: tf.constant(v) for k, v in feed(table, signature, lengths).items()}
         yield rows, by_name(**tensors)[SCORE].numpy()
         examples = tf.constant(to_examples(table, signature), tf.string)
         yield rows, by_example(examples=examples)[SCORE].numpy()

@@ -16,7 +16,7 @@ from pipeline.config import LeaveLastOut, RunConfig, TimeSplit, moment_us
 from pipeline.engine import open_engine
 from pipeline.errors import InputRejected
 from pipeline.profile import profile_dataset
-from pipeline.rows import GROUP, LABEL, ROW, TIME, WEIGHT, key_column, needed_columns
+from pipeline.rows import GROUP, LABEL, ROW, TIME, WEIGHT, key_column, needed_columns, null_rule
 from pipeline.runs import (
     Run,
     Stage,
@@ -86,8 +86,10 @@ def _ingest(run: Run, source: Source, folder: Path) -> dict[str, Any]:
         run.progress.event("fitted", tables={t.name: t.rows for t in space.schema.tables})
         encoded = connection.create_table("encoded", encode_rows(rows, space))
         _write_splits(encoded, config, folder)
-        count = config.export.parity_rows
-        _write_parity_rows(connection, rows, encoded, space, count, folder / "parity")
+        raw, offline = parity_rows(
+            connection, rows, encoded, space, null_rule(config), config.export.parity_rows
+        )
+        _write_parity_rows(raw, offline, folder / "parity")
         profile = profile_dataset(rows, encoded, space)
     profile["warnings"] = list(source.warnings)
     profile["notes"] = [*source.notes, *_notes(config, rejected, counts["left_out"])]
@@ -194,12 +196,9 @@ def encoded_names(encoded: Any) -> list[str]:
     return [name for name in encoded.columns if not name.startswith("_")]
 
 
-def _write_parity_rows(
-    connection: "Backend", rows: Any, encoded: Any, space: FeatureSpace, count: int, folder: Path
-) -> None:
+def _write_parity_rows(raw: Any, offline: Any, folder: Path) -> None:
     """Keep test rows raw and encoded, to prove the served model on before it is published."""
     folder.mkdir()
-    raw, offline = parity_rows(connection, rows, encoded, space, count)
     pq.write_table(raw.to_pyarrow(), folder / "raw.parquet", compression="zstd")
     names = encoded_names(offline)
     table = offline.select(row_id=offline[ROW], **{n: offline[n] for n in names}).to_pyarrow()

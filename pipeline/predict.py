@@ -65,7 +65,7 @@ def predict(
         rows, first = _read(connection, config, files, past, date)
         raw = Path(work) / "rows.parquet"
         _write_raw(rows, first, config, serve.structured_input_signature[1], raw)
-        total = _write_scores(_batches(raw, serve), output, config)
+        total = _write_scores(_batches(raw, serve, facts["lengths"]), output, config)
     progress.event("predict", status="done", rows=total, output=str(output))
     return {"rows": total, "output": str(output), "bundle": str(bundle)}
 
@@ -106,11 +106,13 @@ def _write_raw(
     scored.select(**chosen).to_parquet(path)
 
 
-def _batches(raw: Path, serve: Any) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
+def _batches(
+    raw: Path, serve: Any, lengths: Mapping[str, str]
+) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
     """Yield rows and their scores."""
     signature = serve.structured_input_signature[1]
     for rows in pq.ParquetFile(raw).iter_batches(BATCH_ROWS):
-        inputs = feed(pa.Table.from_batches([rows]), signature)
+        inputs = feed(pa.Table.from_batches([rows]), signature, lengths)
         tensors = {name: tf.constant(array) for name, array in inputs.items()}
         yield rows, serve(**tensors)[SCORE].numpy()
 

@@ -95,6 +95,11 @@ def wanted(needs: Iterable[Need]) -> list[Wanted]:
     return [Wanted(name, separator) for name, separator in separators.items()]
 
 
+def null_rule(config: RunConfig) -> NullRule:
+    """Return which texts of the click log mean missing."""
+    return NullRule(config.data.null_tokens, config.data.trim)
+
+
 def typed_rows(source: Any, config: RunConfig, first_row: int, labelled: bool = True) -> Any:
     """Return typed rows of a scan.
 
@@ -111,7 +116,7 @@ def typed_rows(source: Any, config: RunConfig, first_row: int, labelled: bool = 
         the first column whose cell cannot be read, an empty text where the whole row cannot, or
         null.
     """
-    rule = NullRule(config.data.null_tokens, config.data.trim)
+    rule = null_rule(config)
     columns: dict[str, Any] = {ROW: source[scan.ORDER] + first_row, FILE: source[scan.FILE]}
     reads: list[tuple[str, Read]] = []
 
@@ -131,8 +136,14 @@ def typed_rows(source: Any, config: RunConfig, first_row: int, labelled: bool = 
     else:
         columns[TIME] = ibis.null("int64")
     for name, column in _texts(config, labelled):
-        text = read_text(source[column], rule) if column else Read(ibis.null("string"), False)
+        text = (
+            read_text(source[column], rule)
+            if column
+            else Read(ibis.null("string"), ibis.literal(False))
+        )
         columns[name] = text.value
+        if column:
+            reads.append((column, text))
     for raw in raw_inputs(config.features):
         _add_input(columns, reads, source[raw.column], raw, rule)
     for name, spec in config.histories():

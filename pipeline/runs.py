@@ -19,7 +19,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from pipeline.config import RunConfig
+from pipeline.config import RunConfig, expand_path
 from pipeline.errors import RunLocked
 from pipeline.progress import Progress
 
@@ -65,7 +65,7 @@ class Run:
     def export(self) -> Path:
         """Where versions of the served model are published."""
         directory = self.config.export.directory
-        return Path(directory) if directory else self.folder / "export"
+        return Path(expand_path(directory, self.date)) if directory else self.folder / "export"
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import ibis
 
 from features.encode import counting_events, encode_rows, event_flag
 from features.history import add_history
+from features.raw import NullRule, read_integer, read_number, read_text
 from features.schema import PADDING, weight_key
 from features.space import FeatureSpace
 from features.specs import HistorySpec, RawInput, Specs, channel_name, input_names
@@ -59,7 +60,12 @@ def add_raw_histories(rows: Any, specs: Specs, overlong: int = 1) -> Any:
 
 
 def parity_rows(
-    connection: "Backend", rows: Any, encoded: Any, space: FeatureSpace, count: int
+    connection: "Backend",
+    rows: Any,
+    encoded: Any,
+    space: FeatureSpace,
+    rule: NullRule,
+    count: int,
 ) -> tuple[Any, Any]:
     """Choose test rows to prove the served model on, and encode them offline.
 
@@ -70,7 +76,7 @@ def parity_rows(
         (raw rows with raw histories, the same rows encoded), both in the order of `_row`.
     """
     chosen = connection.create_table("parity_rows", _hardest(rows, encoded, space, count))
-    cases = connection.create_table("parity_cases", _corner_cases(chosen, space, rows))
+    cases = connection.create_table("parity_cases", _corner_cases(chosen, space, rule, rows))
     entities = chosen.filter(chosen[ENTITY].notnull()).select(ENTITY).distinct()
     background = rows.semi_join(entities, ENTITY).union(
         chosen.filter(chosen[ENTITY].isnull()), distinct=False
@@ -102,13 +108,15 @@ def _first_known(space: FeatureSpace, table: str) -> int:
     return vocabulary.first_known if vocabulary else PADDING
 
 
-def _corner_cases(chosen: Any, space: FeatureSpace, rows: Any) -> Any:
+def _corner_cases(chosen: Any, space: FeatureSpace, rule: NullRule, rows: Any) -> Any:
     """Return copies of some rows with strange inputs and no entity, so an empty history."""
     last = int(rows[ROW].max().execute())
     place = ibis.row_number().over(ibis.window(order_by=ROW))
     numbered = chosen.mutate(_place=place).filter(lambda t: t._place % 4 == 0)
     case = (numbered._place // 4) % 4
-    changed = {raw.name: _strange_value(raw, case, numbered[raw.name]) for raw in space.inputs}
+    changed = {
+        raw.name: _strange_value(raw, case, numbered[raw.name], rule) for raw in space.inputs
+    }
     changed |= _strange_weights(space.inputs, case, numbered)
     flags = {event_flag(name): ibis.literal(False) for name in _flagged(space.specs)}
     moments = {
@@ -131,7 +139,7 @@ def _flagged(specs: Specs) -> list[str]:
     ]
 
 
-def _strange_value(raw: RawInput, case: Any, value: Any) -> Any:
+def _strange_value(raw: RawInput, case: Any, value: Any, rule: NullRule) -> Any:
     cases: list[Any]
     match raw.type:
         case "text":
@@ -145,7 +153,10 @@ def _strange_value(raw: RawInput, case: Any, value: Any) -> Any:
     if raw.time is not None:  # an unreadable moment is refused offline, missing when served
         cases = [None] * 4
     dtype = value.type()
-    return ibis.cases(*((case == i, ibis.literal(v, dtype)) for i, v in enumerate(cases)))
+    strange = ibis.cases(*((case == i, ibis.literal(v, dtype)) for i, v in enumerate(cases)))
+    # null tokens and trimming apply to these as to values that were read
+    read = {"text": read_text, "integer": read_integer, "number": read_number}[raw.type]
+    return read(strange, rule).value
 
 
 def _strange_weights(inputs: tuple[RawInput, ...], case: Any, rows: Any) -> dict[str, Any]:

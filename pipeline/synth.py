@@ -56,7 +56,7 @@ class SynthConfig(BaseModel, frozen=True, extra="forbid"):
     """
 
     impressions: int = Field(200_000, ge=1, description="Rows of the log.")
-    users: int = Field(5_000, ge=1, description="Users; some are more active than others.")
+    users: int = Field(2_500, ge=1, description="Users; some are more active than others.")
     items: int = Field(1_000, ge=1, description="Items, spread evenly over the categories.")
     categories: int = Field(20, ge=1, description="Categories of items.")
     days: int = Field(10, ge=1, description="Length of the log in days.")

@@ -17,7 +17,7 @@ import tensorflow as tf
 from models.optimizers import RowAdam
 from pipeline.batches import add_places, count_rows, prefetch, read_batches, trim_lists
 from pipeline.checkpoint import newest_whole, prune, save_arrays, step_folder
-from pipeline.errors import Terminated, TrainingDiverged
+from pipeline.errors import InputRejected, Terminated, TrainingDiverged
 from pipeline.metrics import evaluate
 from pipeline.progress import Bar
 from pipeline.runs import Run, Stage, build_stage, code_fingerprint, fingerprint_of, write_json
@@ -141,13 +141,15 @@ class Trainer:
         state.step += 1
         state.batch += 1
         if not math.isfinite(loss):
-            raise TrainingDiverged(
-                f"step {state.step}: the loss is {loss}. Nothing is published. Lower "
-                "train.learning_rate, set train.clip_norm, or look for extreme numbers in "
-                "dataset/profile.json"
-            )
+            raise TrainingDiverged(self._diverged(f"the loss is {loss}"))
         last = loss if state.running_loss is None else state.running_loss
         state.running_loss = _SMOOTHING * last + (1 - _SMOOTHING) * loss
+
+    def _diverged(self, what: str) -> str:
+        return (
+            f"step {self.state.step}: {what}. Nothing is published. Lower train.learning_rate, "
+            "set train.clip_norm, or look for extreme numbers in dataset/profile.json"
+        )
 
     def _evaluate_or_save(self) -> None:
         state = self.state
@@ -167,6 +169,8 @@ class Trainer:
     def _evaluate(self) -> None:
         state = self.state
         scored = score_folder(self.scorer, self.run.dataset / "valid", self.run.config)
+        if not np.isfinite(scored.scores).all():
+            raise TrainingDiverged(self._diverged("a validation score is not a finite number"))
         found = evaluate(scored.labels, scored.scores, scored.weights, scored.groups)
         entry = {key: found[key] for key in ("auc", "gauc", "log_loss", "ne", "calibration")}
         entry = {
@@ -179,7 +183,9 @@ class Trainer:
         value = entry[self.config.monitor]
         if value is None:
             reason = found["undefined"].get(self.config.monitor, "it is undefined")
-            raise TrainingDiverged(f"validation {self.config.monitor}: {reason}")
+            raise InputRejected(
+                f"validation {self.config.monitor}: {reason}; choose another train.monitor"
+            )
         better = state.best_value is None or (
             value > state.best_value
             if HIGHER_IS_BETTER[self.config.monitor]
@@ -235,9 +241,10 @@ class Trainer:
 
     def _finish(self, total: int) -> dict[str, Any]:
         state = self.state
-        self._best_folder(state.best_step).rename(self.folder / "best")
-        for path in [*self.folder.glob("step-*"), *self.folder.glob("best-*")]:
-            shutil.rmtree(path)
+        best = self.folder / "best"
+        # a kill between these lines leaves checkpoints from which this method runs again
+        shutil.rmtree(best, ignore_errors=True)
+        shutil.copytree(self._best_folder(state.best_step), best)
         monitor = self.config.monitor
         if state.finished:
             stopped = (
@@ -265,4 +272,6 @@ class Trainer:
             ],
         }  # fmt: skip
         write_json(self.folder / "history.json", facts)
+        for path in [*sorted(self.folder.glob("step-*")), *self.folder.glob("best-*")]:
+            shutil.rmtree(path)
         return facts

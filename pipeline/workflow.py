@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A whole run: ingest, train, evaluate, export, report."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -11,9 +11,9 @@ from ruamel.yaml import YAML
 from pipeline.config import RunConfig
 from pipeline.config_file import load_config
 from pipeline.drift import check_drift
-from pipeline.errors import DriftDetected, GateFailed, InputRejected, PipelineError
+from pipeline.errors import ConfigError, InputRejected, PipelineError
 from pipeline.evaluate import evaluate
-from pipeline.export import export
+from pipeline.export import check_gates, export, standing_export
 from pipeline.ingest import ingest
 from pipeline.progress import JsonLines, Progress
 from pipeline.report import render_report
@@ -45,6 +45,7 @@ def run(
     date: str | None = None,
     run_id: str | None = None,
     until: StageName = "export",
+    compare: Sequence[str | Path] = (),
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Run a config's stages; those that are up to date are not run again.
@@ -56,6 +57,7 @@ def run(
         date: Fills `{date}` in paths, and names the run.
         run_id: Name of the run's folder; the date, or `main`, when not given.
         until: Last stage to run.
+        compare: Folders of finished runs whose metrics the report shows beside this one's.
         progress: Where to report to; JSON lines on stderr when not given.
 
     Returns:
@@ -70,32 +72,46 @@ def run(
         folder.mkdir(parents=True, exist_ok=True)
         _write_config(loaded, folder / "config.yaml")
         this = Run(loaded, folder, progress or JsonLines(), date)
-        return _run_stages(this, until)
+        return _run_stages(this, until, [Path(other) for other in compare])
 
 
-def _run_stages(this: Run, until: StageName) -> dict[str, Any]:
+def _run_stages(this: Run, until: StageName, compare: Sequence[Path]) -> dict[str, Any]:
     stages: dict[str, Stage] = {}
     error: PipelineError | None = None
     try:
-        stages["ingest"] = ingest(this)
-        check_drift(this.config.drift, read_json(this.dataset / "profile.json"))
-        if until != "ingest":
-            with termination_checked():
-                stages["train"] = train(this, stages["ingest"])
-        if until in ("evaluate", "export"):
-            stages["evaluate"] = evaluate(this, stages["train"])
-            require_metrics(this.config, stages["evaluate"].facts["metrics"]["test"])
-        if until == "export":
-            stages["export"] = export(this, stages["train"], stages["evaluate"])
-    except (GateFailed, InputRejected, DriftDetected) as failure:
+        _build(this, until, stages)
+    except PipelineError as failure:
         error = failure
     if "evaluate" in stages:
-        _write_report(this, stages, error)
-    result = summarize(this, stages, "failed" if error else "done")
+        _write_report(this, stages, error, compare)
+    elif error:
+        # a report of an earlier run would say that all is well
+        for stale in (this.report, this.folder / "report.json"):
+            stale.unlink(missing_ok=True)
+    result = summarize(this, stages, error.status if error else "done")
     write_manifest(this, stages, {"result": result, "error": str(error) if error else None})
     if error:
+        error.result = result
         raise error
     return result
+
+
+def _build(this: Run, until: StageName, stages: dict[str, Stage]) -> None:
+    """Build stage after stage into `stages`, so that a failure leaves what was reached."""
+    stages["ingest"] = ingest(this)
+    check_drift(this.config.drift, read_json(this.dataset / "profile.json"))
+    if until == "ingest":
+        return
+    with termination_checked():
+        stages["train"] = train(this, stages["ingest"])
+    if until == "train":
+        return
+    stages["evaluate"] = evaluate(this, stages["train"])
+    require_metrics(this.config, stages["evaluate"].facts["metrics"]["test"])
+    if until == "export":
+        stages["export"] = export(this, stages["train"], stages["evaluate"])
+    elif standing := standing_export(this, stages["train"], stages["evaluate"]):
+        stages["export"] = standing
 
 
 def require_metrics(config: RunConfig, metrics: dict[str, Any]) -> None:
@@ -139,7 +155,7 @@ def _write_config(config: RunConfig, path: Path) -> None:
 
 
 def report_facts(
-    this: Run, stages: dict[str, Stage], error: PipelineError | None
+    this: Run, stages: dict[str, Stage], error: PipelineError | None, compare: Sequence[Path]
 ) -> dict[str, Any]:
     """Gather what the report shows; nothing is computed here."""
     ingested, trained = stages["ingest"].facts, stages["train"].facts
@@ -148,7 +164,7 @@ def report_facts(
         "run": this.title,
         "run_dir": str(this.folder),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "status": "gate_failed" if error else "done",
+        "status": error.status if error else "done",
         "verdict": verdict(stages, error),
         "model": {
             "kind": this.config.model["kind"],
@@ -169,8 +185,29 @@ def report_facts(
         "config_yaml": (this.folder / "config.yaml").read_text(encoding="utf-8"),
     }
     if published:
-        facts |= {"parity": published["parity"], "gates": published["gates"]}
+        facts["parity"] = published["parity"]
+    facts["gates"] = check_gates(this.config, stages["evaluate"].facts["metrics"]["test"])
+    if compare:
+        own = comparison_row(facts)
+        facts["comparison"] = [own, *(comparison_row(_other_report(path)) for path in compare)]
     return facts
+
+
+def comparison_row(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the report's comparison shows of one run."""
+    test = facts["metrics"]["test"]
+    shown = {key: test[key] for key in ("rows", "auc", "gauc", "log_loss", "ne", "calibration")}
+    kind, data = facts["model"]["kind"], facts["fingerprints"]["data"]
+    return {"run": facts["run"], "model": kind, **shown, "data": data[:12]}
+
+
+def _other_report(run_dir: Path) -> Any:
+    path = run_dir / "report.json"
+    if not path.exists():
+        raise ConfigError(
+            f"{run_dir}: has no report.json; --compare takes folders of finished runs"
+        )
+    return read_json(path)
 
 
 def verdict(stages: dict[str, Stage], error: PipelineError | None) -> str:
@@ -186,7 +223,9 @@ def verdict(stages: dict[str, Stage], error: PipelineError | None) -> str:
     )
 
 
-def _write_report(this: Run, stages: dict[str, Stage], error: PipelineError | None) -> None:
-    facts = report_facts(this, stages, error)
+def _write_report(
+    this: Run, stages: dict[str, Stage], error: PipelineError | None, compare: Sequence[Path]
+) -> None:
+    facts = report_facts(this, stages, error, compare)
     write_json(this.folder / "report.json", facts)
     write_text(this.report, render_report(facts))

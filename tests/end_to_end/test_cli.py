@@ -96,6 +96,15 @@ def test_a_config_with_problems_ends_with_code_2_and_a_missing_file_with_3(confi
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize("arguments", [["bogus"], ["run"], ["run", "a.yaml", "--nope"], ["synth"]])
+def test_a_wrong_command_line_ends_with_code_2(arguments):
+    code, out, err = clickloom(*arguments)
+    assert code == 2
+    assert out == ""
+    assert "bug" not in err
+    assert "Traceback" not in err
+
+
 def test_a_missed_gate_ends_with_code_4(config, tmp_path):
     overrides = ["--set", "train.epochs=1", "--set", "evaluate.gates.auc.min=0.999"]
     code, _, err = clickloom("run", config, "--runs", tmp_path / "runs", *overrides)

@@ -10,12 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
 
-from pipeline.bundle import feed, to_examples
+from pipeline.bundle import feed, load_facts, to_examples
 from pipeline.config_file import load_config
 from pipeline.errors import GateFailed
 from pipeline.export import check_gates, versions
 from pipeline.workflow import run
 from tests.conftest import Silent, write_config
+
+LENGTHS = {"clicks_length": "clicks_item_id"}
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +94,7 @@ def test_the_bundle_is_all_that_serving_needs(small_run, tmp_path, raw, bundle):
     moved = tmp_path / "elsewhere"
     shutil.copytree(bundle, moved)
     signature = tf.saved_model.load(str(bundle)).signatures["serving_default"]
-    inputs = feed(raw, signature.structured_input_signature[1])
+    inputs = feed(raw, signature.structured_input_signature[1], LENGTHS)
     np.savez(
         tmp_path / "inputs.npz",
         **{k: v.astype("S") if v.dtype == object else v for k, v in inputs.items()},
@@ -188,14 +190,22 @@ def test_unseen_values_share_one_id_and_missing_is_another(loaded):
     assert unseen != missing
 
 
+def test_the_bundle_says_which_length_belongs_to_which_list(bundle):
+    assert load_facts(bundle)["lengths"] == LENGTHS
+
+
 def test_both_signatures_agree_at_every_batch_size(loaded, raw):
     by_name = loaded.signatures["serving_default"]
     signature = by_name.structured_input_signature[1]
-    whole = by_name(**{k: tf.constant(v) for k, v in feed(raw, signature).items()})["score"].numpy()
+    whole = by_name(**{k: tf.constant(v) for k, v in feed(raw, signature, LENGTHS).items()})[
+        "score"
+    ].numpy()
     for size in (1, 13):
         for start in range(0, 26, size):
             part = raw.slice(start, size)
-            named = by_name(**{k: tf.constant(v) for k, v in feed(part, signature).items()})
+            named = by_name(
+                **{k: tf.constant(v) for k, v in feed(part, signature, LENGTHS).items()}
+            )
             parsed = score(loaded, *to_examples(part, signature))
             np.testing.assert_allclose(named["score"], whole[start : start + size], atol=1e-6)
             np.testing.assert_allclose(parsed, whole[start : start + size], atol=1e-6)
@@ -203,7 +213,7 @@ def test_both_signatures_agree_at_every_batch_size(loaded, raw):
 
 def test_a_longer_padding_changes_no_score(loaded, raw):
     by_name = loaded.signatures["serving_default"]
-    inputs = feed(raw.slice(0, 8), by_name.structured_input_signature[1])
+    inputs = feed(raw.slice(0, 8), by_name.structured_input_signature[1], LENGTHS)
     longer = dict(inputs)
     for name in ("clicks_item_id", "clicks_category"):
         longer[name] = np.concatenate([inputs[name], np.full((8, 200), b"x", object)], axis=1)
@@ -258,8 +268,8 @@ def test_a_served_score_that_differs_is_never_published(small_run, tmp_path, mon
     shutil.rmtree(tmp_path / "runs" / "small" / "main" / "export")
     real = __import__("pipeline.export", fromlist=["feed"]).feed
 
-    def wrong(table, signature):
-        inputs = real(table, signature)
+    def wrong(table, signature, lengths):
+        inputs = real(table, signature, lengths)
         inputs["price"] = inputs["price"] * np.float32(1.01)
         return inputs
 
