@@ -147,6 +147,7 @@ def test_sigterm_writes_a_checkpoint_ends_with_code_143_and_the_run_continues(co
     assert '"event": "resumed"' in err
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments_a_run_ends_with_the_same_weights(config, tmp_path):
     whole = tmp_path / "whole"
     code, _, err = clickloom("run", config, "--runs", whole)
@@ -173,6 +174,7 @@ def test_killed_at_random_moments_a_run_ends_with_the_same_weights(config, tmp_p
         np.testing.assert_array_equal(found[name], expected[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["lr", "fm", "base"])
 def test_every_kind_of_model_runs_to_a_bundle(small_log, tmp_path, model):
     features = ["item_id", "category", "city", "position", "price", "price_missing", "hour"]
