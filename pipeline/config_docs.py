@@ -73,7 +73,11 @@ def configuration_markdown() -> str:
     parts = [_INTRO, _section("Top level", RunConfig)]
     parts += [_section(f"`{title}`", model) for title, model in _SECTIONS]
     parts += [
-        _section(f"`model`, kind: {kind}", entry.config, entry.summary.capitalize() + ".")
+        _section(
+            f"`model`, kind: {kind}",
+            entry.config,
+            entry.summary[0].upper() + entry.summary[1:] + ".",
+        )
         for kind, entry in MODELS.items()
     ]
     return "\n".join(parts)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The JSON schema of configs: what editors check and docs/configuration.md is made from."""
+"""The JSON schema of configs, for editors."""
 
 from typing import Any
 

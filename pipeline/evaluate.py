@@ -55,8 +55,8 @@ def _evaluate_part(run: Run, scorer: Scorer, part: str, path: Path) -> dict[str,
     schema = pa.schema([(n.removeprefix("key:"), _TYPES.get(n, pa.string())) for n in names])
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         for batch, scores in score_batches(scorer, run.dataset / part, columns):
-            arrays = [batch[name] for name in columns]
-            writer.write_table(pa.table([*arrays, scores], schema=schema))
+            values = [*(batch[name] for name in columns), scores]
+            writer.write_table(pa.table(values, schema=schema))
             for name, parts in kept.items():
                 parts.append(scores if name == "score" else batch[name])
     arrays = {name: np.concatenate(parts) for name, parts in kept.items()}

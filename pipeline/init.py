@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A starter config from a file's columns, each guess with its reason."""
 
+import json
 import re
 import tempfile
 from dataclasses import dataclass
@@ -9,18 +10,22 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.config import DataConfig, EngineConfig
+from pipeline.config import RESERVED_NAMES, DataConfig, EngineConfig
 from pipeline.engine import open_engine
 from pipeline.errors import InputRejected
-from pipeline.sources.files import inspect, match_files
-from pipeline.sources.scan import Wanted, scan_files
+from pipeline.sources.files import first_fields, format_of, inspect, match_files
+from pipeline.sources.scan import Wanted, readable, scan_files
 
 SAMPLE_ROWS = 10_000
-_LABELS = ("click", "clicked", "is_click", "label", "y", "target", "rating", "like")
-_TIMES = ("time", "timestamp", "ts", "datetime", "event_time", "date", "hour", "unixreviewtime")
+_LABELS = ("click", "clicked", "is_click", "clk", "label", "y", "target", "rating", "stars",
+           "overall", "like")  # fmt: skip
+_TIMES = ("time", "timestamp", "time_stamp", "ts", "datetime", "event_time", "date", "hour",
+          "unixreviewtime")  # fmt: skip
 _USERS = ("user_id", "user", "uid", "userid", "reviewerid", "member_id", "visitor_id")
 _KEYS = ("id", "impression_id", "row_id", "event_id", "request_id")
-_SEPARATORS = ("|", "^", ";", " ")
+_ITEM = re.compile(r"item|product|asin|adgroup|ad_id|movie")
+_QUANTITY = re.compile(r"price|count|cnt|num|age$|score|amount|quantity|qty|rate|size|length")
+_SEPARATORS = ("|", "^", ";")
 _FEW_VALUES = 20
 _LIST_SHARE = 0.3
 
@@ -41,11 +46,16 @@ class ColumnGuess:
         return bool(self.values) and all(_is_number(value) for value in self.values)
 
     @property
+    def is_whole(self) -> bool:
+        """Whether every value is a whole number."""
+        return bool(self.values) and all(v.lstrip("-").isdecimal() for v in self.values)
+
+    @property
     def separator(self) -> str | None:
         """The text that cuts many of the values, or None."""
         for separator in _SEPARATORS:
             cut = sum(separator in value for value in self.values)
-            if self.values and cut >= _LIST_SHARE * len(self.values) and separator != " ":
+            if self.values and cut >= _LIST_SHARE * len(self.values):
                 return separator
         return None
 
@@ -64,7 +74,8 @@ def starter_config(path: Path) -> str:
     Raises:
         InputRejected: The file cannot be read or has no rows.
     """
-    columns = _sample(path)
+    config = _data_config(path)
+    columns = _sample(path, config)
     label = _named(columns, _LABELS)
     time = _named(columns, _TIMES)
     user = _named(columns, _USERS)
@@ -75,6 +86,7 @@ def starter_config(path: Path) -> str:
         f"name: {re.sub(r'[^A-Za-z0-9_.-]', '_', path.name.split('.')[0])}",
         "data:",
         f"  files: {_quoted(str(path))}",
+        *_header_lines(config),
         *_label_lines(label),
         *_time_lines(time),
         *_entity_lines(user),
@@ -85,35 +97,48 @@ def starter_config(path: Path) -> str:
     used = {column.name for column in (label, time) if column} | set(keys)
     features = [column for column in columns if column.name not in used]
     for column in features:
-        lines += _feature_lines(column)
-    if time and _time_options(time):
+        lines += _feature_lines(column, user)
+    if time and _time_options(time) is not None:
         lines += _time_features(time)
     lines += _model_lines(user, time, features, label)
     return "\n".join(lines) + "\n"
 
 
-def _sample(path: Path) -> list[ColumnGuess]:
+def _data_config(path: Path) -> DataConfig:
+    """Return how a file is read; a first line with numbers in it is no header."""
     config = DataConfig(files=(str(path),))
+    if format_of(path, config) in ("csv", "tsv"):
+        fields = first_fields(path, config)
+        if any(_is_number(field) for field in fields):
+            names = tuple(f"c{i}" for i in range(1, len(fields) + 1))
+            return config.model_copy(update={"header": False, "columns": names})
+    return config
+
+
+def _sample(path: Path, config: DataConfig) -> list[ColumnGuess]:
     file = inspect(match_files(str(path))[0], config)
-    names = file.columns
+    names = [name for name in file.columns if name]
     with (
         tempfile.TemporaryDirectory(prefix="clickloom-") as work,
         open_engine(EngineConfig(), Path(work) / "engine") as connection,
     ):
         scan = next(scan_files(connection, [file], config, [Wanted(name) for name in names]))
-        table = scan.table.limit(SAMPLE_ROWS).to_pyarrow()
+        with readable([file]):
+            table = scan.table.limit(SAMPLE_ROWS).to_pyarrow()
     if not len(table):
         raise InputRejected(f"{path}: has no rows to guess from")
     return [_guess(name, table[name]) for name in names]
 
 
 def _guess(name: str, column: pa.ChunkedArray) -> ColumnGuess:
+    is_list = pa.types.is_list(column.type)
     if pa.types.is_nested(column.type):
-        return ColumnGuess(name, [], 0, len(column), is_list=True)
+        return ColumnGuess(name, [], 0, len(column), is_list)
     texts = column.cast(pa.string())
     present = texts.filter(pc.and_(texts.is_valid(), pc.not_equal(texts, "")))
-    distinct = pc.unique(present)
-    return ColumnGuess(name, present.to_pylist(), len(distinct), len(column), is_list=False)
+    values = present.to_pylist()
+    is_list = bool(values) and all(value.startswith("[") for value in values)  # of JSON
+    return ColumnGuess(name, values, len(pc.unique(present)), len(column), is_list)
 
 
 def _named(columns: list[ColumnGuess], names: tuple[str, ...]) -> ColumnGuess | None:
@@ -127,19 +152,35 @@ def _quoted(text: str) -> str:
         "true",
         "false",
     )
-    return text if plain else "'" + text.replace("'", "''") + "'"
+    return text if plain else json.dumps(text, ensure_ascii=False)
+
+
+def _header_lines(config: DataConfig) -> list[str]:
+    if config.header:
+        return []
+    names = ", ".join(config.columns or ())
+    return [
+        "  header: false  # the first line has numbers in it",
+        f"  columns: [{names}]  # give them names",
+    ]
 
 
 def _label_lines(label: ColumnGuess | None) -> list[str]:
     if label is None:
         return ["label: {column: CHANGE_ME}  # no column is called like a label: name yours"]
     values = sorted(set(label.values))
-    if set(values) <= {"0", "1", "0.0", "1.0"}:
-        return [f"label: {{column: {_quoted(label.name)}}}  # holds 0 and 1"]
     shown = ", ".join(values[:6])
+    column = _quoted(label.name)
+    if {value.lower() for value in values} <= {"0", "1", "0.0", "1.0", "true", "false"}:
+        return [f"label: {{column: {column}}}  # holds {shown}"]
+    if label.is_number:
+        return [
+            f"label: {{column: {column}, positive: '>= 4'}}"
+            f"  # holds {shown}: say which are positive"
+        ]
     return [
-        f"label: {{column: {_quoted(label.name)}, positive: '>= 4'}}"
-        f"  # holds {shown}: say which of them are positive"
+        f"label: {{column: {column}, positive: [CHANGE_ME]}}"
+        f"  # holds {shown}: say which are positive"
     ]
 
 
@@ -183,25 +224,31 @@ def _split_lines(time: ColumnGuess | None) -> list[str]:
     return ["split: {kind: time, valid: 0.1, test: 0.1}  # train on the past, test on the newest"]
 
 
-def _feature_lines(column: ColumnGuess) -> list[str]:
-    name = re.sub(r"[^A-Za-z0-9_]", "_", column.name)
-    name = name if re.match(r"[A-Za-z]", name) else f"f_{name}"
+def _feature_lines(column: ColumnGuess, user: ColumnGuess | None) -> list[str]:
+    name = _feature_name(column)
     other = "" if name == column.name else f", column: {_quoted(column.name)}"
     if column.is_list:
         return [f"  {name}: {{kind: categorical, separator: '|'{other}}}  # a list in the file"]
     if not column.values:
-        return [f"  # {name}: left out, it is empty in the sample"]
+        return [f"  # {name}: left out, it is empty in the sample or holds several values"]
     if column.separator:
         shown = f"e.g. {column.values[0][:30]}"
         return [
             f"  {name}: {{kind: categorical, separator: '{column.separator}'{other}}}  # {shown}"
         ]
-    whole = column.is_number and all(value.lstrip("-").isdecimal() for value in column.values)
-    looks_like_id = re.search(r"(^|_)id$", column.name.lower()) is not None
-    if column.is_number and not looks_like_id and (not whole or column.distinct > _FEW_VALUES):
-        return [f"  {name}: {{kind: numeric{other}}}  # numbers, {column.distinct:,} distinct"]
+    count = f"{column.distinct:,} distinct"
+    quantity = _QUANTITY.search(column.name.lower()) is not None
+    if column is not user and column.is_number and (quantity or not column.is_whole):
+        return [f"  {name}: {{kind: numeric{other}}}  # numbers, {count}"]
     rare = ", min_count: 2" if column.distinct > _FEW_VALUES else ""
-    return [f"  {name}: {{kind: categorical{rare}{other}}}  # {column.distinct:,} distinct values"]
+    hint = "; a quantity? then kind: numeric" if column.is_whole and rare else ""
+    return [f"  {name}: {{kind: categorical{rare}{other}}}  # {count} values{hint}"]
+
+
+def _feature_name(column: ColumnGuess) -> str:
+    name = re.sub(r"[^A-Za-z0-9_]", "_", column.name)
+    name = name if re.match(r"[A-Za-z]", name) else f"f_{name}"
+    return f"{name}_value" if name in RESERVED_NAMES else name
 
 
 def _time_features(time: ColumnGuess) -> list[str]:
@@ -220,9 +267,9 @@ def _model_lines(
     features: list[ColumnGuess],
     label: ColumnGuess | None,
 ) -> list[str]:
-    items = [c.name for c in features if re.search(r"item|product|asin|ad_|movie", c.name.lower())]
-    if user and time and items and label and items[0] != user.name:
-        item = re.sub(r"[^A-Za-z0-9_]", "_", items[0])
+    items = [c for c in features if _ITEM.search(c.name.lower()) and c.values]
+    if user and time and items and label and items[0] is not user:
+        item = _feature_name(items[0])
         return [
             f"  history: {{kind: history, of: [{item}]}}  # the user's past positives",
             "model: {kind: din}  # weighs the history by the candidate; see: clickloom models",

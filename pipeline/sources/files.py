@@ -132,6 +132,16 @@ def inspect(path: Path, config: FilesConfig) -> SourceFile:
     return SourceFile(path, source_format, tuple(fields), None, compression, blank_lines)
 
 
+def first_fields(path: Path, config: FilesConfig) -> list[str]:
+    """Return the fields of the first line of a csv or tsv file that is not empty.
+
+    Raises:
+        InputRejected: The file is empty or no text.
+    """
+    text = _head(path, _compression(path), config.encoding)
+    return _first_fields(path, text, separator_of(format_of(path, config), config), config)[0]
+
+
 def open_bytes(path: Path, compression: Compression) -> BinaryIO:
     """Open a file to read its decompressed bytes."""
     stream: BinaryIO = pa.input_stream(
