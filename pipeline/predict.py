@@ -4,7 +4,7 @@
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,14 +15,11 @@ from pipeline.bundle import SCORE, feed, load_facts
 from pipeline.config import DataConfig, RunConfig
 from pipeline.engine import open_engine
 from pipeline.errors import InputRejected
-from pipeline.ingest import read_rows
 from pipeline.progress import Progress
-from pipeline.rows import ROW, key_column, needed_columns
+from pipeline.rows import FILE, ROW, key_column, needed_columns
 from pipeline.served_rows import add_raw_histories
-from pipeline.sources.source import open_source
-
-if TYPE_CHECKING:
-    from ibis.backends.duckdb import Backend
+from pipeline.sources.read import read_rows
+from pipeline.sources.source import Source, open_source
 
 BATCH_ROWS = 4096
 
@@ -62,47 +59,42 @@ def predict(
         tempfile.TemporaryDirectory(prefix="clickloom-") as work,
         open_engine(config.engine, Path(work) / "engine") as connection,
     ):
-        rows, first = _read(connection, config, files, past, date)
+        source, scored = _open(config, files, past, date)
+        for warning in source.warnings:
+            progress.event("warning", message=warning)
+        rows, rejected = read_rows(connection, source, config, None, labelled=False)
         raw = Path(work) / "rows.parquet"
-        _write_raw(rows, first, config, serve.structured_input_signature[1], raw)
+        _write_raw(rows, scored, config, serve.structured_input_signature[1], raw)
         total = _write_scores(_batches(raw, serve, facts["lengths"]), output, config)
-    progress.event("predict", status="done", rows=total, output=str(output))
-    return {"rows": total, "output": str(output), "bundle": str(bundle)}
+    result = {"rows": total, "rejected": rejected, "output": str(output), "bundle": str(bundle)}
+    progress.event("predict", status="done", **result)
+    return result
 
 
-def _read(
-    connection: "Backend",
-    config: RunConfig,
-    files: Sequence[str],
-    past: Sequence[str],
-    date: str | None,
-) -> tuple[Any, int]:
-    """Return typed rows of past and scored files, and the first row that is scored."""
+def _open(
+    config: RunConfig, files: Sequence[str], past: Sequence[str], date: str | None
+) -> tuple[Source, list[str]]:
+    """Return scored and past files, scored ones first so that their rows count from 0."""
     needs = needed_columns(config, labelled=False)
-    paths = [*past, *files]
-    data = DataConfig.model_validate(config.data.model_dump() | {"files": paths})
-    source = open_source(data, needs, date)
-    rows, _ = read_rows(connection, source, config, None, labelled=False)
-    first = 0
-    if past:
-        earlier = open_source(
-            DataConfig.model_validate(data.model_dump() | {"files": past}), needs, date
-        )
-        names = [str(file.path) for file in earlier.files]
-        last = rows.filter(rows["_file"].isin(names))[ROW].max().execute()
-        first = 0 if last is None else int(last) + 1
-    return rows, first
+
+    def opened(paths: Sequence[str]) -> Source:
+        data = DataConfig.model_validate(config.data.model_dump() | {"files": tuple(paths)})
+        return open_source(data, needs, date)
+
+    scored = [str(file.path) for file in opened(files).files]
+    # a glob for the past may match what is scored: each file is read once, and scored
+    return opened([*files, *past]), scored
 
 
 def _write_raw(
-    rows: Any, first: int, config: RunConfig, signature: Mapping[str, Any], path: Path
+    rows: Any, files: list[str], config: RunConfig, signature: Mapping[str, Any], path: Path
 ) -> None:
     """Write the inputs and keys of the scored rows in order, histories built."""
     with_histories = add_raw_histories(rows, config.features)
-    scored = with_histories.filter(with_histories[ROW] >= first).order_by(ROW)
+    scored = with_histories.filter(with_histories[FILE].isin(files)).order_by(ROW)
     inputs = [name for name in signature if name in scored.columns]
     keys = {key_column(column): scored[key_column(column)] for column in config.keys}
-    chosen = {ROW: scored[ROW] - first} | keys | {name: scored[name] for name in inputs}
+    chosen = {ROW: scored[ROW]} | keys | {name: scored[name] for name in inputs}
     scored.select(**chosen).to_parquet(path)
 
 

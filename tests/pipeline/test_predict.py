@@ -51,6 +51,19 @@ def test_earlier_files_give_histories_but_are_not_scored(small_run, small_log, t
     np.testing.assert_allclose(new["score"][same], whole["score"].iloc[2500:][same], atol=1e-6)
 
 
+def test_a_file_that_is_scored_and_past_is_scored(small_run, small_log, tmp_path):
+    log = pd.read_csv(small_log, dtype=str, keep_default_na=False)
+    log.iloc[:2500].to_csv(tmp_path / "d1.csv", index=False)
+    log.iloc[2500:].to_csv(tmp_path / "d2.csv", index=False)
+    whole = scored(small_run, [small_log], tmp_path / "whole.parquet")
+    found = scored(
+        small_run, [tmp_path / "d2.csv"], tmp_path / "new.parquet", past=[tmp_path / "d*.csv"]
+    )
+    assert found["impression_id"].tolist() == log["impression_id"].iloc[2500:].tolist()
+    assert found["row"].tolist() == list(range(500))
+    np.testing.assert_allclose(found["score"], whole["score"].iloc[2500:], atol=1e-6)
+
+
 def test_a_second_prediction_replaces_the_first(small_run, small_log, tmp_path):
     first = scored(small_run, [small_log], tmp_path / "out.parquet")
     again = scored(small_run, [small_log], tmp_path / "out.parquet")
