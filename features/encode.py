@@ -62,14 +62,8 @@ def encode_rows(rows: Any, space: "FeatureSpace") -> Any:
         float32 numbers, list<int32> and list<float32> with their int32 lengths.
     """
     names = input_names(space.specs)
-    ids = _Ids(space)
-    encoded = rows
-    for feature, spec in space.specs.items():
-        match spec:
-            case CategoricalSpec(separator=None):
-                encoded = ids.join(encoded, names[feature], feature)
-            case CategoricalSpec():
-                encoded = ids.join_list(encoded, names[feature], feature, spec.max_items)
+    encoded = _with_ids(rows, _categorical(space, lists=False), space)
+    encoded = _with_lists(encoded, _categorical(space, lists=True), space)
     columns: dict[str, Any] = {}
     for feature, spec in space.specs.items():
         if isinstance(spec, HistorySpec):
@@ -162,43 +156,40 @@ def _id(feature: str) -> str:
     return f"id {feature}"
 
 
-class _Ids:
-    """Look ids up by joining vocabularies, or compute them by hashing."""
+def _categorical(space: "FeatureSpace", lists: bool) -> dict[str, str]:
+    """Return the raw inputs of the features with ids from texts: of the lists, or of the others."""
+    names = input_names(space.specs)
+    return {
+        feature: names[feature]
+        for feature, spec in space.specs.items()
+        if isinstance(spec, CategoricalSpec) and (spec.separator is not None) == lists
+    }
 
-    def __init__(self, space: "FeatureSpace") -> None:
-        self.space = space
-        self.vocabularies: Mapping[str, Any] = {
-            table: ibis.memtable(vocabulary.ids())
-            for table, vocabulary in space.vocabularies.items()
-        }
 
-    def join(self, rows: Any, column: str, feature: str) -> Any:
-        """Add column `id <feature>` (int32) for a column of texts or integers."""
-        table = table_of(feature, self.space.specs)
-        text = as_text(rows[column])
-        if table not in self.vocabularies:
-            hashed = _hashed(text, self.space.table_rows(table) - FIRST_UNKNOWN)
-            return rows.mutate({_id(feature): _with_missing(text, hashed)})
-        vocabulary = self.vocabularies[table].rename(_value="value", _known="id")
-        joined = rows.mutate(_text=text).left_join(vocabulary, [("_text", "_value")])
-        unknown = _hashed(joined._text, self.space.vocabularies[table].num_oov)
-        ids = _with_missing(joined._text, joined._known.fill_null(unknown))
-        return joined.mutate({_id(feature): ids}).drop("_text", "_value", "_known")
+def _with_ids(rows: Any, columns: Mapping[str, str], space: "FeatureSpace") -> Any:
+    """Add column `id <feature>` (int32) for the text or integer column of each feature.
 
-    def join_list(self, rows: Any, column: str, feature: str, max_items: int) -> Any:
-        """Add column `id <feature>` (list<int32>, never null) for a column of lists."""
-        items = rows.select("_row", _item=rows[column][:max_items])
-        numbered = items.select(
-            "_row", _pair=items._item.zip(ibis.range(items._item.length())).unnest()
-        )
-        flat = numbered.select("_row", item=numbered._pair["f1"], place=numbered._pair["f2"])
-        looked_up = self.join(flat, "item", feature)
-        pairs = ibis.struct({"place": looked_up.place, "id": looked_up[_id(feature)]})
-        collected = looked_up.group_by("_row").agg(_pairs=pairs.collect())
-        ids = collected.select("_row", _ids=collected._pairs.sort().map(lambda pair: pair["id"]))
-        joined = rows.left_join(ids, "_row", rname="{name}_list")
-        filled = joined._ids.fill_null(ibis.literal([], "array<int32>"))
-        return joined.mutate({_id(feature): filled}).drop("_row_list", "_ids")
+    The joins stand side by side: nested ones exhaust Python's stack when SQL is written.
+    """
+    joined = rows.mutate(**{f"text {f}": as_text(rows[c]) for f, c in columns.items()})
+    for feature in columns:
+        vocabulary = space.vocabularies.get(table_of(feature, space.specs))
+        if vocabulary:
+            known = ibis.memtable(vocabulary.ids())
+            known = known.rename({f"value {feature}": "value", f"known {feature}": "id"})
+            joined = joined.left_join(known, [(f"text {feature}", f"value {feature}")])
+    ids = {_id(feature): _id_of(joined, feature, space) for feature in columns}
+    return joined.select(*rows.columns, **ids)
+
+
+def _id_of(joined: Any, feature: str, space: "FeatureSpace") -> Any:
+    table, text = table_of(feature, space.specs), joined[f"text {feature}"]
+    if table in space.vocabularies:
+        unknown = _hashed(text, space.vocabularies[table].num_oov)
+        known = joined[f"known {feature}"].fill_null(unknown)
+    else:
+        known = _hashed(text, space.table_rows(table) - FIRST_UNKNOWN)
+    return ibis.ifelse(text.isnull() | (text == ""), MISSING, known).cast("int32")
 
 
 def _hashed(text: Any, num_buckets: int) -> Any:
@@ -207,5 +198,20 @@ def _hashed(text: Any, num_buckets: int) -> Any:
     return FIRST_UNKNOWN + hash_bucket(text.fill_null(""), num_buckets)
 
 
-def _with_missing(text: Any, known: Any) -> Any:
-    return ibis.ifelse(text.isnull() | (text == ""), MISSING, known).cast("int32")
+def _with_lists(rows: Any, columns: Mapping[str, str], space: "FeatureSpace") -> Any:
+    """Add column `id <feature>` (list<int32>, never null) for the column of each list feature."""
+    joined = rows
+    for feature, column in columns.items():
+        items = rows.select("_row", _item=rows[column])
+        places = ibis.range(items._item.length())
+        numbered = items.select("_row", _pair=items._item.zip(places).unnest())
+        flat = numbered.select("_row", item=numbered._pair["f1"], place=numbered._pair["f2"])
+        found = _with_ids(flat, {feature: "item"}, space)
+        pairs = ibis.struct({"place": found.place, "id": found[_id(feature)]}).collect()
+        ids = found.group_by("_row").agg(_pairs=pairs)
+        in_order = ids._pairs.sort().map(lambda pair: pair["id"])
+        ids = ids.select(**{f"_row {feature}": ids._row, _id(feature): in_order})
+        joined = joined.left_join(ids, [("_row", f"_row {feature}")])
+    empty = ibis.literal([], "array<int32>")
+    filled = {_id(feature): joined[_id(feature)].fill_null(empty) for feature in columns}
+    return joined.select(*rows.columns, **filled)

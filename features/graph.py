@@ -151,7 +151,7 @@ class FeatureGraph(tf.Module):
         return values
 
     def _known(self, values: tf.Tensor) -> tf.Tensor:
-        """Return float32 numbers, NaN where missing, zero where no normal float32 is as small."""
+        """Return float32 numbers: NaN where missing, 0 where too small for a normal float32."""
         values = tf.where(tf.abs(values) < FLOAT32_MIN, 0.0, values)
         for token in self.rule.numbers:
             values = tf.where(tf.equal(values, token), float("nan"), values)

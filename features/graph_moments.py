@@ -4,11 +4,7 @@
 import tensorflow as tf
 
 from features.moments import DEFAULTS, ISO_PATTERN, TimeLayout
-from features.raw import (
-    LARGEST_MOMENT,
-    MICROSECONDS,
-    MISSING_INTEGER,  # noqa: F401 - pipeline.bundle imports it from here
-)
+from features.raw import LARGEST_MOMENT, MICROSECONDS
 from features.specs import DatetimePart, TimeUnit
 
 

@@ -154,9 +154,7 @@ class FeatureSpace:
             vocabulary.save(vocabularies / f"{table}.parquet")
         document = {
             "version": _VERSION,
-            "specs": {
-                k: s.model_dump(mode="json", exclude_unset=True) for k, s in self.specs.items()
-            },
+            "specs": {k: spec.model_dump(mode="json") for k, spec in self.specs.items()},
             "numbers": {k: fit.model_dump() for k, fit in self.numbers.items()},
             "buckets": {k: fit.model_dump(mode="json") for k, fit in self.buckets.items()},
         }

@@ -60,6 +60,10 @@ class ServedModel(tf.Module):
             inputs[name] = value.to_tensor() if ragged else value
         for key, name in self.graph.lengths().items():
             inputs[key] = tf.cast(parsed[name].row_lengths(), tf.int32)
+        for raw in self.graph.inputs:
+            if raw.weight_separator is not None:
+                weights = parsed[weight_key(raw.name)]
+                inputs[weight_key(raw.name)] = _as_wide(weights, inputs[raw.name])
         return inputs
 
     def _example_spec(self) -> dict[str, Any]:
@@ -81,6 +85,13 @@ class ServedModel(tf.Module):
                 dtype = self.graph.signature()[channel].dtype
                 features[channel] = tf.io.RaggedFeature(dtype)
         return features
+
+
+def _as_wide(weights: tf.RaggedTensor, items: tf.Tensor) -> tf.Tensor:
+    """Return weights of the items' shape (batch, items); a weight that is not given is 1."""
+    width = tf.shape(items)[1]
+    given = weights.to_tensor(default_value=1.0)[:, :width]
+    return tf.pad(given, [[0, 0], [0, width - tf.shape(given)[1]]], constant_values=1.0)
 
 
 def _fixed(raw: RawInput, dtype: tf.DType, missing: Any) -> tf.io.FixedLenFeature:

@@ -70,7 +70,9 @@ class FilesConfig(Section):
     )
     encoding: Literal["utf-8", "utf-16", "latin-1"] = Field("utf-8", description="Of text files.")
     null_tokens: Texts = Field(
-        ("",), description="Texts that mean missing, exactly as written. Empty text always does."
+        ("",),
+        description="Texts that mean missing, exactly as written; in a column of numbers a token "
+        "that is a number means that number. Empty text always does.",
     )
     trim: bool = Field(
         False, description="Strip white space around texts (around numbers it never matters)."

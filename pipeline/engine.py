@@ -2,7 +2,6 @@
 """The relational engine of a run: an Ibis backend with a memory limit and a place to spill."""
 
 import shutil
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
     from ibis.backends.duckdb import Backend
 
 
-_RECURSION_LIMIT = 20_000
-
-
 @contextmanager
 def open_engine(config: EngineConfig, work: Path) -> Iterator["Backend"]:
     """Yield a DuckDB connection that keeps its tables and spills in `work`, deleted at the end.
@@ -28,8 +24,6 @@ def open_engine(config: EngineConfig, work: Path) -> Iterator["Backend"]:
     Raises:
         ConfigError: The memory that the config allows is not enough.
     """
-    # a join for each of 30 features nests deeper than Python's default when SQL is written
-    sys.setrecursionlimit(max(sys.getrecursionlimit(), _RECURSION_LIMIT))
     work.mkdir(parents=True, exist_ok=True)
     connection = ibis.duckdb.connect(
         work / "engine.duckdb",

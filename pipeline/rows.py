@@ -5,6 +5,7 @@ A typed row holds exactly the raw values that the served model takes, and beside
 names with an underscore, what the pipeline needs to know: row number, label, time, entity.
 """
 
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -16,6 +17,7 @@ from features.raw import (
     NullRule,
     Read,
     first_malformed,
+    read_float64,
     read_integer,
     read_moment,
     read_number,
@@ -26,13 +28,18 @@ from features.raw import (
 from features.schema import weight_key
 from features.specs import HistorySpec, RawInput, input_names, raw_inputs
 from features.splits import by_column, by_hash
-from pipeline.config import ColumnSplit, HashSplit, LabelConfig, RunConfig
+from pipeline.config import ColumnSplit, HashSplit, RunConfig
 from pipeline.config_yaml import KeyPath
 from pipeline.sources import scan
 from pipeline.sources.scan import Wanted
 
 ROW, LABEL, WEIGHT, TIME, ENTITY, GROUP = "_row", "_label", "_weight", "_time", "_entity", "_group"
 FILE, SPLIT, MALFORMED = "_file", "_split", "_malformed"
+_NUMBER, _NO_NUMBER = "clickloom: number ", "clickloom: no number "
+_COMPARISONS: Mapping[str, Any] = {
+    ">=": operator.ge, ">": operator.gt, "<=": operator.le, "<": operator.lt, "==": operator.eq,
+    "!=": operator.ne,
+}  # fmt: skip
 
 
 def key_column(column: str) -> str:
@@ -117,6 +124,7 @@ def typed_rows(source: Any, config: RunConfig, first_row: int, labelled: bool = 
         null.
     """
     rule = null_rule(config)
+    source = _with_numbers(source, config, rule, labelled)
     columns: dict[str, Any] = {ROW: source[scan.ORDER] + first_row, FILE: source[scan.FILE]}
     reads: list[tuple[str, Read]] = []
 
@@ -126,10 +134,10 @@ def typed_rows(source: Any, config: RunConfig, first_row: int, labelled: bool = 
 
     label_known = config.label.column in source.columns
     if labelled or label_known:
-        label = read_label(source[config.label.column], config.label, rule)
+        label = _label(source, config, rule)
         add(LABEL, config.label.column, label if labelled else _unlabelled_is_no_click(label))
     if labelled:
-        add(WEIGHT, config.weight or "", _weight(source, config, rule))
+        add(WEIGHT, config.weight or "", _weight(source, config))
     if config.time:
         moment = read_moment(source[config.time.column], rule, config.time)
         add(TIME, config.time.column, _required(moment))
@@ -145,7 +153,7 @@ def typed_rows(source: Any, config: RunConfig, first_row: int, labelled: bool = 
         if column:
             reads.append((column, text))
     for raw in raw_inputs(config.features):
-        _add_input(columns, reads, source[raw.column], raw, rule)
+        _add_input(columns, reads, source, raw, rule)
     for name, spec in config.histories():
         if isinstance(spec.events, dict):
             columns[event_flag(name)] = _counts(source, spec, rule)
@@ -179,8 +187,13 @@ def _split(
 
 
 def _add_input(
-    columns: dict[str, Any], reads: list[tuple[str, Read]], cell: Any, raw: RawInput, rule: NullRule
+    columns: dict[str, Any],
+    reads: list[tuple[str, Read]],
+    source: Any,
+    raw: RawInput,
+    rule: NullRule,
 ) -> None:
+    cell = source[raw.column]
     if raw.time is not None:
         read, moment = read_time(cell, rule, raw.time)
         columns.update({raw.name: read.value, moment_column(raw.name): moment.value})
@@ -192,7 +205,8 @@ def _add_input(
         case "integer":
             read = read_integer(cell, rule)
         case "number":
-            read = read_number(cell, rule)
+            number = _number(source, raw.column)
+            read = Read(read_number(number.value, rule).value, number.malformed)
         case "texts":
             read, weights = read_texts(
                 cell, rule, raw.separator or "", raw.weight_separator, raw.max_items or 1
@@ -203,25 +217,40 @@ def _add_input(
     reads.append((raw.column, read))
 
 
-def read_label(column: Any, label: LabelConfig, rule: NullRule) -> Read:
-    """Read a label as 0 or 1 (int8); a missing one is malformed."""
+def _with_numbers(source: Any, config: RunConfig, rule: NullRule, labelled: bool) -> Any:
+    """Add each column that is read as a number as float64, and whether it is none.
+
+    In a query of its own, as the engine would read the texts again at every mention.
+    """
+    names = {raw.column for raw in raw_inputs(config.features) if raw.type == "number"}
+    if config.label.comparison and config.label.column in source.columns:
+        names.add(config.label.column)
+    if labelled and config.weight:
+        names.add(config.weight)
+    added: dict[str, Any] = {}
+    for name in sorted(names):
+        read = read_float64(source[name], rule)
+        added |= {_NUMBER + name: read.value, _NO_NUMBER + name: read.malformed}
+    return source.mutate(**added)
+
+
+def _number(source: Any, column: str) -> Read:
+    return Read(source[_NUMBER + column], source[_NO_NUMBER + column])
+
+
+def _label(source: Any, config: RunConfig, rule: NullRule) -> Read:
+    """Read the label as 0 or 1 (int8); a missing one is malformed."""
+    label = config.label
     if isinstance(label.positive, tuple):
-        text = read_text(column, rule).value
+        text = read_text(source[label.column], rule).value
         return Read(text.isin(label.positive).cast("int8"), text.isnull())
     if label.comparison is None:
-        clicked = _truth(column, rule)
+        clicked = _truth(source[label.column], rule)
         return Read(clicked, clicked.isnull())
-    number = read_number(column, rule)
-    operator, bound = label.comparison
-    compared = {
-        ">=": number.value >= bound,
-        ">": number.value > bound,
-        "<=": number.value <= bound,
-        "<": number.value < bound,
-        "==": number.value == bound,
-        "!=": number.value != bound,
-    }[operator]
-    return Read(compared.cast("int8"), number.malformed | number.value.isnull())
+    number = _number(source, label.column)
+    name, bound = label.comparison
+    clicked = _COMPARISONS[name](number.value, bound).cast("int8")
+    return Read(clicked, number.malformed | number.value.isnull())
 
 
 def _truth(column: Any, rule: NullRule) -> Any:
@@ -229,7 +258,7 @@ def _truth(column: Any, rule: NullRule) -> Any:
     if column.type().is_string():
         text = column.strip().lower()
         column = ibis.cases((text == "true", "1"), (text == "false", "0"), else_=column)
-    number = read_number(column, rule).value
+    number = read_float64(column, rule).value
     return ibis.ifelse(number.isin([0.0, 1.0]), number, None).cast("int8")
 
 
@@ -237,11 +266,12 @@ def _unlabelled_is_no_click(label: Read) -> Read:
     return Read(label.value.fill_null(0), ibis.literal(False))
 
 
-def _weight(source: Any, config: RunConfig, rule: NullRule) -> Read:
+def _weight(source: Any, config: RunConfig) -> Read:
     if not config.weight:
         return Read(ibis.literal(1.0, "float32"), ibis.literal(False))
-    read = read_number(source[config.weight], rule)
-    return Read(read.value, read.malformed | read.value.isnull() | (read.value < 0))
+    number = _number(source, config.weight)
+    weight = read_number(number.value, NullRule()).value
+    return Read(weight, number.malformed | weight.isnull() | (weight < 0))
 
 
 def _required(read: Read) -> Read:

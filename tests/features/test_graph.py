@@ -46,6 +46,17 @@ def graphs(fit, tmp_path_factory):
     return get
 
 
+def columns_of(rows, types):
+    """Rows of source cells as columns; lists become text where the column is text."""
+    columns = {}
+    for name, dtype in types.items():
+        cells = [row[name] for row in rows]
+        if pa.types.is_string(dtype):
+            cells = ["|".join(cell) if isinstance(cell, list) else cell for cell in cells]
+        columns[name] = pa.array(cells, dtype)
+    return columns
+
+
 # what a client sends
 
 
@@ -148,15 +159,6 @@ def check(graphs, encode):
             assert spec.is_compatible_with(inputs[name]), name
         assert_equal(graph(inputs), encode(columns_of(rows, types), space, rule))
 
-    def columns_of(rows, types):
-        joined = {}
-        for name, dtype in types.items():
-            cells = [row[name] for row in rows]
-            if pa.types.is_string(dtype):
-                cells = ["|".join(cell) if isinstance(cell, list) else cell for cell in cells]
-            joined[name] = pa.array(cells, dtype)
-        return joined
-
     return run
 
 
@@ -210,7 +212,7 @@ def test_ids(check, rule, rows):
     check(ID_TRAINING, rows, IDS, RULES[rule], ID_TYPES)
 
 
-def test_a_vocabulary_file_has_a_line_for_each_value(graphs, tmp_path):
+def test_a_vocabulary_file_has_a_line_for_each_value():
     values = ["a", "\n", "\r", "\\", "\\n", "\n\\r"]
     lines = [escape(value) for value in values]
     assert lines == ["a", "\\n", "\\r", "\\\\", "\\\\n", "\\n\\\\r"]
@@ -306,12 +308,7 @@ def test_lists_and_histories(check, rule, rows, extra):
 
 
 def test_lengths_beyond_the_tensor_are_its_width(graphs):
-    columns = {
-        name: pa.array([LIST_TRAINING[0][name]], dtype)
-        for name, dtype in LIST_TYPES.items()
-        if name != "weighted"
-    }
-    _, graph = graphs(columns | {"weighted": ["é:2"]}, LISTS, NullRule())
+    _, graph = graphs(columns_of(LIST_TRAINING, LIST_TYPES), LISTS, NullRule())
     row = served([{**LIST_TRAINING[0], "bag": ["a", "b"]}], LISTS)
     batch = graph(row | {"bag_length": [9], "clicks_length": [9]})
     assert batch["bag_length"].numpy().tolist() == [2]
@@ -408,20 +405,14 @@ def test_every_day_of_two_centuries(check):
 
 def test_the_graph_is_saved_with_its_vocabularies(graphs, encode, tmp_path):
     rule = RULES["exact"]
-    columns = {
-        name: pa.array([row[name] for row in ID_TRAINING], t) for name, t in ID_TYPES.items()
-    }
-    space, graph = graphs(columns, IDS, rule)
-    signature = graph.signature()
+    space, graph = graphs(columns_of(ID_TRAINING, ID_TYPES), IDS, rule)
     module = tf.Module()
     module.graph = graph
-    module.serve = tf.function(graph, input_signature=[signature])
+    module.serve = tf.function(graph, input_signature=[graph.signature()])
     tf.saved_model.save(module, tmp_path / "saved")
     loaded = tf.saved_model.load(tmp_path / "saved")
     rows = [*ID_TRAINING, {"text": "new", "number": None, "shared": "x"}]
-    encoded = encode(
-        {n: pa.array([row[n] for row in rows], t) for n, t in ID_TYPES.items()}, space, rule
-    )
+    encoded = encode(columns_of(rows, ID_TYPES), space, rule)
     for size in (1, len(rows)):
         batch = loaded.serve(served(rows[:size], IDS))
         assert_equal(batch, encoded.slice(0, size))
@@ -434,16 +425,12 @@ def test_the_graph_is_saved_with_its_vocabularies(graphs, encode, tmp_path):
 
 
 def test_only_what_the_model_uses_is_an_input(fit, tmp_path):
-    columns = {
-        name: pa.array([LIST_TRAINING[0][name]], dtype)
-        for name, dtype in LIST_TYPES.items()
-        if name != "weighted"
-    }
-    space = fit(columns | {"weighted": ["é:2"]}, LISTS)
+    space = fit(columns_of(LIST_TRAINING, LIST_TYPES), LISTS)
     schema = space.schema.select(("clicks",))
     graph = FeatureGraph(space, schema, NullRule(), tmp_path)
     assert list(graph.signature()) == ["clicks_item", "clicks_number", "clicks_length"]
     assert graph.inputs == ()
+    assert graph.lengths() == {"clicks_length": "clicks_item"}
     both = space.schema.select(("weighted", "number"))
     graph = FeatureGraph(space, both, NullRule(), tmp_path)
     found = {name: (spec.dtype, spec.shape.as_list()) for name, spec in graph.signature().items()}
@@ -453,3 +440,4 @@ def test_only_what_the_model_uses_is_an_input(fit, tmp_path):
         "weighted_weight": (tf.float32, [None, None]),
         "number": (tf.int64, [None]),
     }
+    assert graph.lengths() == {"weighted_length": "weighted"}

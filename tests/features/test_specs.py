@@ -15,7 +15,7 @@ hour = {"kind": "datetime", "part": "hour", "unit": "s"}
     ("spec", "message"),
     [
         (categorical | {"hash_buckets": 9, "min_count": 2}, "take out min_count"),
-        (categorical | {"hash_buckets": 9, "num_oov": 1}, "take out num_oov"),
+        (categorical | {"hash_buckets": 9, "num_oov": 3}, "take out num_oov"),
         (categorical | {"hash_buckets": 2**31}, "less than or equal"),
         (categorical | {"num_oov": 0}, "greater than or equal"),
         (categorical | {"table": "x", "max_size": 2}, "belong to feature 'x'"),
@@ -37,6 +37,17 @@ hour = {"kind": "datetime", "part": "hour", "unit": "s"}
 def test_contradictions_are_refused(spec, message):
     with pytest.raises(ValidationError, match=message):
         specs_of(c=spec)
+
+
+def test_what_is_dumped_in_full_can_be_read_again():
+    specs = specs_of(
+        hashed=categorical | {"hash_buckets": 9},
+        shared=categorical | {"table": "hashed"},
+        hour=hour,
+        price={"kind": "numeric", "fill": 2},
+        past={"kind": "history", "of": ["hashed"], "events": {"action": ["buy"]}},
+    )
+    assert specs_of(**{name: spec.model_dump(mode="json") for name, spec in specs.items()}) == specs
 
 
 def test_every_feature_has_an_input_of_its_name():

@@ -58,7 +58,8 @@ def test_configuration_errors_in_seconds(validate):
     assert time.monotonic() - started < 10
     expected = {
         "c.yaml:6:3: features.shop: log.csv: has no column 'shop'": None,
-        "c.yaml:9:26: features.price.column: log.csv: has no column 'prise': did you mean 'price'?": None,
+        "c.yaml:9:26: features.price.column: log.csv: has no column 'prise': "
+        "did you mean 'price'?": None,
         "c.yaml:10:3: features.clicks: a history needs to know whose it is: give entity": None,
         "c.yaml:11:1: model: fm takes no history feature: `clicks`": None,
         "c.yaml:11:19: model.hiden_units: unknown key": "din has hidden_units",

@@ -277,3 +277,34 @@ def test_a_served_score_that_differs_is_never_published(small_run, tmp_path, mon
     with pytest.raises(GateFailed, match="a served score differs from the offline one"):
         run(config, tmp_path / "runs", progress=Silent())
     assert versions(tmp_path / "runs" / "small" / "main" / "export") == []
+
+
+def test_weights_that_an_example_lacks_count_1(small_log, tmp_path):
+    """A weighted list served without weights, or with fewer, as the reader counts them."""
+    log = pd.read_csv(small_log, dtype=str, keep_default_na=False)
+    log["tags"] = np.where(log.index % 3 == 0, "a:0.5|b", np.where(log.index % 3 == 1, "b|c", ""))
+    log.to_csv(tmp_path / "log.csv", index=False)
+    tags = {"kind": "categorical", "separator": "|", "weight_separator": ":"}
+    changes = {
+        "data.files": str(tmp_path / "log.csv"),
+        "features.tags": tags,
+        "model": {"kind": "fm", "features": ["tags", "category"], "embedding_dim": 2},
+        "train.epochs": 1,
+    }
+    config = write_config(tmp_path / "c.yaml", changes)
+    result = run(config, tmp_path / "runs", progress=Silent())
+    loaded = tf.saved_model.load(result["export"])
+    base = {"category": "c00001", "tags": ["b", "c"]}
+    given, none, fewer = score(
+        loaded,
+        example(**base, tags_weight=[1.0, 1.0]),
+        example(**base),
+        example(**base, tags_weight=[1.0]),
+    )
+    assert given == none == fewer
+    half, one = score(
+        loaded,
+        example(category="c00001", tags=["a"], tags_weight=[0.5]),
+        example(category="c00001", tags=["a"]),
+    )
+    assert half != one

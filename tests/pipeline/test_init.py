@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+import gzip
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from ruamel.yaml import YAML
+
+from pipeline.checks import validate_file
+from pipeline.errors import InputRejected
+from pipeline.init import starter_config
+from pipeline.synth import SynthConfig, write
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Return a function from a file's name and content to its starter config and its problems."""
+
+    def starter(name, content=None):
+        path = tmp_path / name
+        if content is not None:
+            path.write_bytes(content.encode() if isinstance(content, str) else content)
+        text = starter_config(path)
+        config = tmp_path / "starter.yaml"
+        config.write_text(text, encoding="utf-8")
+        problems, _ = validate_file(config)
+        return YAML(typ="safe", pure=True).load(text), problems, text
+
+    return starter
+
+
+@pytest.mark.parametrize("file_format", ["csv", "csv.gz", "jsonl", "parquet"])
+def test_the_starter_of_a_log_runs_as_it_is(start, tmp_path, file_format):
+    write(SynthConfig(impressions=2000, users=50), tmp_path, file_format)
+    config, problems, text = start(f"events.{file_format}")
+    assert problems == []
+    assert config["label"] == {"column": "click"}
+    assert config["time"] == {"column": "time", "unit": "s"}
+    assert config["entity"] == "user_id"
+    assert config["keys"] == ["impression_id"]
+    assert config["split"]["kind"] == "time"
+    assert config["model"] == {"kind": "din"}
+    kinds = {name: spec["kind"] for name, spec in config["features"].items()}
+    assert kinds == {
+        "user_id": "categorical",
+        "item_id": "categorical",
+        "category": "categorical",
+        "price": "numeric",
+        "device": "categorical",
+        "city": "categorical",
+        "position": "categorical",
+        "hour": "datetime",
+        "weekday": "datetime",
+        "history": "history",
+    }
+    assert config["features"]["user_id"]["min_count"] == 2
+    assert config["features"]["history"] == {"kind": "history", "of": ["item_id"]}
+    guesses = [line for line in text.splitlines() if ": {" in line or line.startswith("entity")]
+    assert all("  # " in line for line in guesses if "datetime" not in line)
+
+
+def test_guesses_about_labels(start):
+    config, problems, text = start("r.csv", "user,rating\nu,4\nv,2.5\n")
+    assert config["label"] == {"column": "rating", "positive": ">= 4"}
+    assert "# holds 2.5, 4: say which are positive" in text
+    config, *_ = start("l.csv", "user,label\nu,yes\nv,no\n")
+    assert config["label"] == {"column": "label", "positive": ["CHANGE_ME"]}
+    config, problems, _ = start("t.csv", "user,click\nu,true\nv,False\n")
+    assert (config["label"], problems) == ({"column": "click"}, [])
+    config, problems, _ = start("n.csv", "user,page\nu,1\n")
+    assert config["label"] == {"column": "CHANGE_ME"}
+    assert len(problems) == 1
+    assert "has no column 'CHANGE_ME'" in problems[0]
+
+
+@pytest.mark.parametrize(
+    ("value", "time"),
+    [
+        ("1767571200", {"unit": "s"}),
+        ("1767571200123", {"unit": "ms"}),
+        ("14102100", {"format": "%y%m%d%H"}),
+        ("2026-01-31 05:00:00", {}),
+        ("2026-01-31", {}),
+        ("31.1.2026", {"format": "CHANGE_ME"}),
+    ],
+)
+def test_guesses_about_times(start, value, time):
+    config, problems, text = start("log.csv", f"ts,item,click\n{value},i,0\n{value},j,1\n")
+    known = "CHANGE_ME" not in time.values()
+    assert config["time"] == {"column": "ts"} | time
+    assert f"# holds {value}" in text
+    assert ("hour" in config["features"]) == known
+    assert (problems == []) == known
+
+
+def test_guesses_about_columns(start):
+    rows = "\n".join(f"{i},{i * 37 % 50},{i}.5,a|b,,x{i},0" for i in range(60))
+    header = "user,code,weight,tags,nothing,category,click\n"
+    config, problems, text = start("log.csv", header + rows.replace(",0", ",1", 1) + "\n")
+    assert problems == []
+    assert config["features"]["user"]["kind"] == "categorical"
+    assert config["features"]["code"] == {"kind": "categorical", "min_count": 2}
+    assert "a quantity? then kind: numeric" in text
+    assert config["features"]["weight_value"] == {"kind": "numeric", "column": "weight"}
+    assert config["features"]["tags"] == {"kind": "categorical", "separator": "|"}
+    assert "# nothing: left out, it is empty" in text
+
+
+def test_names_that_yaml_or_the_served_model_would_not_take(start):
+    header = '"a: b",null,yes,1x,"q""uo",café,label,group,,click\n'
+    config, problems, text = start("odd.csv", header + "1,2,3,4,5,6,7,8,9,0\n1,2,3,4,5,6,7,8,9,1\n")
+    assert problems == []
+    assert "  null: {kind: categorical}" in text  # a name for clickloom, which reads keys as texts
+    columns = {name: spec.get("column", name) for name, spec in config["features"].items()}
+    assert {name: column for name, column in columns.items() if name} == {
+        "a__b": "a: b",
+        "yes": "yes",
+        "f_1x": "1x",
+        "q_uo": 'q"uo',
+        "caf_": "café",
+        "label_value": "label",
+        "group_value": "group",
+    }
+
+
+def test_files_without_a_header(start):
+    config, problems, text = start("log.tsv.gz", gzip.compress(b"0\t1\tab\n1\t\tcd\n"))
+    assert config["data"]["header"] is False
+    assert config["data"]["columns"] == ["c1", "c2", "c3"]
+    assert "the first line has numbers in it" in text
+    assert all("CHANGE_ME" in problem for problem in problems)
+
+
+def test_lists_and_objects(start, tmp_path):
+    documents = [{"user": "u", "tags": ["a", "b"], "at": {"lat": 1.5}, "click": True}] * 2
+    config, problems, _ = start("log.jsonl", "\n".join(map(json.dumps, documents)) + "\n")
+    assert problems == []
+    assert config["features"]["tags"] == {"kind": "categorical", "separator": "|"}
+    assert config["features"]["at_lat"] == {"kind": "numeric", "column": "at.lat"}
+    table = pa.table({"tags": [["a"], []], "at": [{"lat": 1}, None], "click": [1, 0]})
+    pq.write_table(table, tmp_path / "log.parquet")
+    config, problems, text = start("log.parquet")
+    assert problems == []
+    assert list(config["features"]) == ["tags"]
+    assert "# at: left out" in text
+
+
+def test_files_without_rows_are_refused(start):
+    with pytest.raises(InputRejected, match=r"log\.csv: has no rows to guess from"):
+        start("log.csv", "a,b\n")
