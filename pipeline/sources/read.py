@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.config import RunConfig
 from pipeline.errors import InputRejected
-from pipeline.rows import FILE, MALFORMED, ROW, expected_form, typed_rows
+from pipeline.rows import FILE, MALFORMED, ROW, typed_rows
+from pipeline.sources.expected import expected_form
 from pipeline.sources.locate import settle
 from pipeline.sources.rejects import Cell, Reject, line_rejects
 from pipeline.sources.scan import Scan, readable

@@ -3,18 +3,16 @@ import ibis
 import pandas as pd
 import pytest
 
-from features.raw import NullRule
-from pipeline.config import EngineConfig, LabelConfig, RunConfig
+from pipeline.config import EngineConfig, RunConfig
 from pipeline.engine import open_engine
 from pipeline.rows import (
-    expected_form,
     key_column,
     needed_columns,
     raw_columns,
-    read_label,
     typed_rows,
     wanted,
 )
+from pipeline.sources.expected import expected_form
 from pipeline.sources.scan import BROKEN, FILE, ORDER
 
 CONFIG = {
@@ -164,17 +162,26 @@ def test_a_broken_row_is_malformed_without_a_column(config, compute):
         (None, ["0", "1", "1.0", " true", "FALSE", "2", "-1", "", "yes"],
          [0, 1, 1, 1, 0, None, None, None, None]),
         (">= 4", ["4", "3.9", "5e0", "", "x"], [1, 0, 1, None, None]),
+        ("<= 3.7", ["3.7", "3.70001"], [1, 0]),  # 3.7 as float32 is above 3.7
         ("!= 0", ["0", "-1"], [0, 1]),
         (("buy", "1"), ["buy", "Buy", "1", "1.0", ""], [1, 0, 1, 0, None]),
     ],
 )  # fmt: skip
 def test_labels_by_rule(compute, positive, values, labels):
-    table = ibis.memtable(pd.DataFrame({"y": values}), schema=ibis.schema({"y": "string"}))
-    read = read_label(table.y, LabelConfig(column="y", positive=positive), NullRule())
-    found = compute(table.select(label=read.value, malformed=read.malformed))
-    assert found["malformed"] == [label is None for label in labels]
+    config = RunConfig.model_validate(
+        {
+            "name": "x",
+            "data": {"files": "log.csv"},
+            "label": {"column": "y", "positive": positive},
+            "split": "hash",
+            "features": {"y2": {"kind": "categorical"}},
+            "model": "lr",
+        }
+    )
+    rows = compute(typed_rows(scanned(y=values, y2=values), config, 0).order_by("_row"))
+    assert rows["_malformed"] == ["y" if label is None else None for label in labels]
     good = [i for i, label in enumerate(labels) if label is not None]
-    assert [found["label"][i] for i in good] == [labels[i] for i in good]
+    assert [rows["_label"][i] for i in good] == [labels[i] for i in good]
 
 
 def test_messages_say_what_a_cell_must_hold(config):
