@@ -24,6 +24,7 @@ from pipeline.runs import (
     Run,
     Stage,
     code_fingerprint,
+    file_sizes,
     fingerprint_of,
     locked,
     read_json,
@@ -56,7 +57,8 @@ def export(run: Run, trained: Stage, evaluated: Stage) -> Stage:
         facts = _publish(run, gates)
     seconds = round(time.monotonic() - started, 3)
     fingerprint = _fingerprint(run, trained, evaluated)
-    write_json(_record(run), {"fingerprint": fingerprint, "facts": facts, "seconds": seconds})
+    record = {"fingerprint": fingerprint, "facts": facts, "seconds": seconds}
+    write_json(_record(run), record | {"files": file_sizes(Path(facts["path"]))})
     run.progress.event("export", status="done", **{k: facts[k] for k in ("version", "parity")})
     return Stage(fingerprint, facts, seconds, reused=False)
 
@@ -69,7 +71,7 @@ def standing_export(run: Run, trained: Stage, evaluated: Stage) -> Stage | None:
     path = run.export / str(published["facts"]["version"])
     if published["fingerprint"] != _fingerprint(run, trained, evaluated):
         return None
-    if not (path / "saved_model.pb").exists():
+    if not path.exists() or file_sizes(path) != published["files"]:
         return None
     facts = published["facts"] | {"path": str(path)}
     return Stage(published["fingerprint"], facts, published["seconds"], reused=True)

@@ -131,21 +131,35 @@ def build_stage(
     started = time.monotonic()
     facts = build(aside)
     seconds = time.monotonic() - started
-    document = {"fingerprint": fingerprint, "facts": facts, "seconds": round(seconds, 3)}
-    write_json(aside / STAGE_FILE, document)
     marker.unlink()
+    document = {
+        "fingerprint": fingerprint,
+        "facts": facts,
+        "seconds": round(seconds, 3),
+        "files": file_sizes(aside),
+    }
+    write_json(aside / STAGE_FILE, document)
     _replace(folder, aside)
     run.progress.event(folder.name, status="done", seconds=round(seconds, 2))
     return Stage(fingerprint, facts, seconds, reused=False)
 
 
 def read_stage(folder: Path) -> Stage | None:
-    """Return the finished stage in a folder, or None."""
-    path = folder / STAGE_FILE
-    if not path.exists():
+    """Return the finished stage in a folder; None if there is none, or files of it are damaged."""
+    try:
+        document = read_json(folder / STAGE_FILE)
+        sizes = file_sizes(folder)
+        if any(sizes.get(name) != size for name, size in document["files"].items()):
+            return None
+        return Stage(document["fingerprint"], document["facts"], document["seconds"], reused=True)
+    except (OSError, ValueError, KeyError):
         return None
-    document = json.loads(path.read_text(encoding="utf-8"))
-    return Stage(document["fingerprint"], document["facts"], document["seconds"], reused=True)
+
+
+def file_sizes(folder: Path) -> dict[str, int]:
+    """Return the size in bytes of every file below a folder, by relative path."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.stat().st_size for path in sorted(files)}
 
 
 def _replace(folder: Path, aside: Path) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A whole run: ingest, train, evaluate, export, report."""
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,6 +34,8 @@ from pipeline.termination import termination_checked
 from pipeline.train import train
 
 StageName = Literal["ingest", "train", "evaluate", "export"]
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_RUN_ID = re.compile(r"\w[\w.-]*")
 STAGES: tuple[StageName, ...] = ("ingest", "train", "evaluate", "export")
 _RESULT_METRICS = ("auc", "gauc", "log_loss", "ne", "calibration")
 
@@ -66,6 +69,10 @@ def run(
     Raises:
         PipelineError: One of its kinds, which says what went wrong; see `pipeline.errors`.
     """
+    if date is not None and not _DATE.fullmatch(date):
+        raise ConfigError(f"--date {date}: expected YYYY-MM-DD")
+    if run_id is not None and not _RUN_ID.fullmatch(run_id):
+        raise ConfigError(f"--run-id {run_id}: expected letters, digits, _, - and . inside")
     loaded = load_config(Path(config), overrides)
     folder = Path(runs) / loaded.name / (run_id or date or "main")
     with locked(folder.parent):
@@ -150,7 +157,7 @@ def summarize(this: Run, stages: dict[str, Stage], status: str) -> dict[str, Any
 def _write_config(config: RunConfig, path: Path) -> None:
     document = config.model_dump(mode="json")
     aside = path.with_name(f".{path.name}.partial")
-    YAML(typ="safe", pure=True).dump(document, aside)
+    YAML().dump(document, aside)  # keeps the order of features, on which initial weights depend
     aside.replace(path)
 
 

@@ -108,3 +108,17 @@ def test_json_is_written_whole_and_without_nan(tmp_path):
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_json(tmp_path / "a.json", {"x": float("nan")})
     assert (tmp_path / "a.json").read_text() == '{\n "x": 1\n}\n'
+
+
+@pytest.mark.parametrize("damage", ["truncated", "deleted", "stage file"])
+def test_a_damaged_stage_is_built_again(run, damage):
+    build_stage(run, run.train, "f1", build("one"))
+    if damage == "truncated":
+        (run.train / "out.txt").write_text("")
+    elif damage == "deleted":
+        (run.train / "out.txt").unlink()
+    else:
+        (run.train / "stage.json").write_text("{")
+    again = build_stage(run, run.train, "f1", build("one"))
+    assert not again.reused
+    assert (run.train / "out.txt").read_text() == "one"

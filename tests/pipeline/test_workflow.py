@@ -1,6 +1,13 @@
 import subprocess
 import sys
 
+import pytest
+from ruamel.yaml import YAML
+
+from pipeline.errors import ConfigError
+from pipeline.workflow import run
+from tests.conftest import SMALL_CONFIG
+
 
 def test_run_is_importable_from_the_package_again_and_again():
     script = (
@@ -14,3 +21,21 @@ def test_run_is_importable_from_the_package_again_and_again():
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "place", [{"date": "../../x"}, {"date": "tomorrow"}, {"run_id": "../x"}, {"run_id": "."}]
+)
+def test_a_run_cannot_leave_its_folder(place, tmp_path):
+    with pytest.raises(ConfigError, match="expected"):
+        run(tmp_path / "c.yaml", tmp_path, **place)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_written_config_keeps_the_order_of_features(small_run):
+    _, result, _ = small_run
+    with open(f"{result['run_dir']}/config.yaml", encoding="utf-8") as file:
+        written = YAML(typ="safe").load(file)
+    given = YAML(typ="safe").load(small_run[0].read_text(encoding="utf-8"))
+    assert list(written["features"]) == list(given["features"])
+    assert set(written["features"]) == set(SMALL_CONFIG["features"])
