@@ -121,6 +121,8 @@ def _within(path: KeyPath, other: KeyPath) -> bool:
 
 def _drop(candidate: dict[str, Any], path: KeyPath) -> KeyPath | None:
     """Take a wrong part out; return its path, or None if nothing can stand in for it."""
+    if not path:
+        return None
     *parents, last = path
     node: Any = candidate
     for key in parents:
@@ -134,7 +136,7 @@ def _drop(candidate: dict[str, Any], path: KeyPath) -> KeyPath | None:
         return path[:2]
     section = str(path[0])
     if section in _STAND_INS and candidate.get(section) != _STAND_INS[section]:
-        candidate[section] = _STAND_INS[section]
+        candidate[section] = copy.deepcopy(_STAND_INS[section])
         return path[:1]
     if section in candidate and section not in _STAND_INS:
         del candidate[section]

@@ -5,7 +5,8 @@ import csv
 import glob
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -114,6 +115,7 @@ def inspect(path: Path, config: FilesConfig) -> SourceFile:
     source_format = format_of(path, config)
     if source_format == "parquet":
         schema = _parquet_schema(path)
+        _require_distinct(path, schema.names)
         return SourceFile(path, source_format, tuple(schema.names), schema)
     compression = _compression(path)
     text = _head(path, compression, config.encoding)
@@ -125,11 +127,15 @@ def inspect(path: Path, config: FilesConfig) -> SourceFile:
         if len(fields) != len(config.columns):
             raise InputRejected(_wrong_width(path, fields, config, separator))
         return SourceFile(path, source_format, config.columns, None, compression)
-    repeated = {name for name in fields if fields.count(name) > 1}
-    if repeated:
-        names = ", ".join(repr(name) for name in sorted(repeated))
-        raise InputRejected(f"{path}: line {blank_lines + 1}: columns named twice: {names}")
+    _require_distinct(path, fields)
     return SourceFile(path, source_format, tuple(fields), None, compression, blank_lines)
+
+
+def _require_distinct(path: Path, names: Sequence[str]) -> None:
+    repeated = [name for name, times in Counter(names).items() if times > 1]
+    if repeated:
+        shown = ", ".join(repr(name) for name in repeated)
+        raise InputRejected(f"{path}: columns named twice: {shown}")
 
 
 def first_fields(path: Path, config: FilesConfig) -> list[str]:

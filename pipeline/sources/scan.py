@@ -67,8 +67,8 @@ def scan_files(
 ) -> Iterator[Scan]:
     """Yield one scan per run of files that share a layout, in the order of the files.
 
-    Every scan has the columns `_file`, `_order`, `_broken` and all wanted ones; a column that
-    the files lack is null.
+    Every scan has the columns FILE, ORDER, BROKEN and all wanted ones; a column that the files
+    lack is null.
     """
     for _, run in groupby(files, key=lambda file: file.layout):
         same = tuple(run)
@@ -234,8 +234,12 @@ def _first(expressions: Sequence[str]) -> str:
 def _parquet_query(files: Sequence[SourceFile], wanted: Sequence[Wanted]) -> str:
     expressions = {name: _name(name) for name in files[0].columns}
     for field in files[0].schema or ():
+        name = _name(field.name)
         if pa.types.is_timestamp(field.type):  # of any unit, with a zone or not: µs in UTC
-            expressions[field.name] = f"{_name(field.name)}::TIMESTAMP"
+            expressions[field.name] = f"{name}::TIMESTAMP"
+        elif pa.types.is_floating(field.type):
+            # the files' statistics know no NaN, so DuckDB 2.0 takes comparisons with it away
+            expressions[field.name] = f"CASE WHEN isnan({name}) THEN NULL ELSE {name} END"
     # old writers leave texts unmarked, which then look like bytes
     source = (
         f"read_parquet({_paths(files)}, filename = {_quote(FILE)}, hive_partitioning = false, "

@@ -3,6 +3,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.config import DataConfig, FilesConfig, JoinConfig
@@ -105,14 +106,19 @@ def look_at(
 def _find(
     config: FilesConfig, path: KeyPath, date: str | None
 ) -> tuple[list[SourceFile], list[SourceProblem]]:
-    found: dict[Any, SourceFile] = {}
+    found: dict[Path, SourceFile] = {}
     problems = []
     for pattern in config.files:
         try:
-            for match in match_files(pattern, date):
-                found.setdefault(match, inspect(match, config))
+            matches = match_files(pattern, date)
         except (ConfigError, InputRejected) as error:
             problems.append(SourceProblem(path, error))
+            continue
+        for match in matches:
+            try:
+                found.setdefault(match, inspect(match, config))
+            except (ConfigError, InputRejected) as error:
+                problems.append(SourceProblem(path, error))
     return list(found.values()), problems
 
 
@@ -132,8 +138,10 @@ def _check_columns(
             problems.append(_refused(need.path, message))
         elif not all(file.format == "jsonl" for file in files):
             warnings.append(f"{message}; its rows count as missing")
-    for file in files:
-        problems += [_refused(_DATA, m) for m in same_but_for_case(file, [n.column for n in own])]
+    read = [(file, [need.column for need in own]) for file in files]
+    read += [(f, [*side.keys.values(), *side.adds.values()]) for side in sides for f in side.files]
+    for file, columns in read:
+        problems += [_refused(_DATA, message) for message in same_but_for_case(file, columns)]
     for need in needs:
         side = from_sides.get(need.column)
         column = side.adds[need.column] if side else need.column

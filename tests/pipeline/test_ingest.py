@@ -12,7 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.errors import InputRejected
+from pipeline.config import EngineConfig
+from pipeline.engine import open_engine
+from pipeline.errors import ConfigError, InputRejected
 from pipeline.workflow import run
 from tests.conftest import Silent
 
@@ -427,3 +429,15 @@ def test_wide_configs_do_not_exhaust_the_stack(ingest):
     features = {name: {"kind": "categorical"} for name in wide}
     result, _ = ingest(pd.concat([log, wide], axis=1), features=features, split="hash")
     assert sum(result["rows"].values()) == 60
+
+
+def test_too_little_memory_is_said_with_the_key_to_change(ingest):
+    with pytest.raises(ConfigError, match=r"engine\.memory is 5MB, which is not enough.*give it"):
+        ingest(make_log(), overrides=["engine.memory=5MB"])
+
+
+def test_moments_do_not_depend_on_the_zone_of_the_machine(tmp_path):
+    with open_engine(EngineConfig(), tmp_path / "engine") as connection:
+        cursor = connection.con.cursor()
+        assert cursor.sql("SELECT current_setting('TimeZone')").fetchall() == [("UTC",)]
+    assert not (tmp_path / "engine").exists()

@@ -401,7 +401,9 @@ def test_parquet_types_as_text_and_as_numbers(read, parquet):
         (pa.uint64(), [2**63 - 1, 0], INT, [2**63 - 1, 0]),
         (pa.float32(), [7.0, None], TEXT, ["7", None]),
         (pa.float64(), [2.5, None], NUMBER, [2.5, None]),
-        (pa.bool_(), [True, False], TEXT, ["true", "false"]),
+        (pa.float64(), [2.5, float("nan")], NUMBER, [2.5, None]),
+        (pa.float32(), [7.0, float("nan")], TEXT, ["7", None]),
+        (pa.bool_(), [True, None], TEXT, ["true", None]),
         (pa.bool_(), [True, False], NUMBER, [1.0, 0.0]),
         (pa.decimal128(10, 2), [Decimal("1.50"), None], NUMBER, [1.5, None]),
         (pa.large_string(), ["x", None], TEXT, ["x", None]),
@@ -479,6 +481,9 @@ def test_columns_that_differ_in_case_only_are_refused(read, tmp_path):
     pq.write_table(table, tmp_path / "log.parquet")
     with pytest.raises(InputRejected, match="'id' but for upper and lower case"):
         read(str(tmp_path / "log.parquet"), {"id": TEXT})
+    pq.write_table(pa.table([[1], [2], [0]], names=["a", "a", "y"]), tmp_path / "log.parquet")
+    with pytest.raises(InputRejected, match="columns named twice: 'a'"):
+        read(str(tmp_path / "log.parquet"), {"a": TEXT})
 
 
 # --- the same content in every format
@@ -586,6 +591,12 @@ def test_everything_wrong_with_a_source_is_said_at_once(read, write, tmp_path):
     assert "1.csv: is empty" in text
     assert "2.csv: no such file" in text
     assert "none.csv: no such file" in text
+    write("p/1.csv", "")
+    write("p/2.csv", b"BZh9")
+    with pytest.raises(
+        InputRejected, match=r"1\.csv: is empty\n.*2\.csv: is compressed with bzip2"
+    ):
+        read(str(tmp_path / "p" / "*.csv"))
     with pytest.raises(InputRejected) as error:
         read(write("3.csv", "aa,c,y\nx,1,0\n"))
     assert str(error.value).count("has no column") == 2
