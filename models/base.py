@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Sequence
+from typing import Literal
 
 import keras
 import tensorflow as tf
@@ -21,7 +22,7 @@ class EmbeddingMLPConfig(ModelConfig):
         0.1, gt=0, description="Standard deviation of the embeddings' coordinates at the start."
     )
     list_pooling: ListPooling = Field(
-        "mean", description="Whether a list enters as the mean or the sum of its weighted items."
+        "mean", description="How a list enters: the sum, weighted mean or largest of its items."
     )
     hidden_units: tuple[int, ...] = Field(
         (200, 80), description="Width of each hidden layer of the MLP."
@@ -109,7 +110,7 @@ def places_key(history: str) -> str:
 class BaseConfig(EmbeddingMLPConfig):
     """Options of `Base`."""
 
-    history_pooling: ListPooling = Field(
+    history_pooling: Literal["sum", "mean"] = Field(
         "sum", description="Whether a history enters as the sum or the mean of its events."
     )
 

@@ -6,11 +6,22 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from features.schema import FeatureSchema
+from models.afm import AFM, AFMConfig
+from models.autoint import AutoInt, AutoIntConfig
 from models.base import Base, BaseConfig
 from models.ctr_model import CTRModel, ModelConfig
+from models.dcn import DCN, DCNConfig
+from models.deepfm import DeepFM, DeepFMConfig
 from models.din import DIN, DINConfig
+from models.ffm import FFM, FFMConfig
+from models.finalmlp import FinalMLP, FinalMLPConfig
 from models.fm import FM, FMConfig
+from models.fmfm import FmFM, FmFMConfig
+from models.fwfm import FwFM, FwFMConfig
 from models.lr import LR, LRConfig
+from models.nfm import NFM, NFMConfig
+from models.wide_deep import WideDeep, WideDeepConfig
+from models.xdeepfm import XDeepFM, XDeepFMConfig
 
 
 @dataclass(frozen=True)
@@ -26,6 +37,31 @@ class ModelEntry:
 MODELS = {
     "lr": ModelEntry(LRConfig, LR, "linear baseline: one weight per value", "–"),
     "fm": ModelEntry(FMConfig, FM, "all pairs of fields by products of vectors", "Rendle 2010"),
+    "ffm": ModelEntry(
+        FFMConfig, FFM, "all pairs; a value has one vector per partner field", "Juan et al. 2016"
+    ),
+    "fwfm": ModelEntry(
+        FwFMConfig, FwFM, "all pairs, each pair of fields with a strength", "Pan et al. 2018"
+    ),
+    "fmfm": ModelEntry(
+        FmFMConfig, FmFM, "all pairs, each pair of fields with a matrix", "Sun et al. 2021"
+    ),
+    "afm": ModelEntry(AFMConfig, AFM, "all pairs, weighted by attention", "Xiao et al. 2017"),
+    "nfm": ModelEntry(NFMConfig, NFM, "the pooled pairs through an MLP", "He & Chua 2017"),
+    "wide_deep": ModelEntry(
+        WideDeepConfig, WideDeep, "a linear model beside an MLP", "Cheng et al. 2016"
+    ),
+    "deepfm": ModelEntry(DeepFMConfig, DeepFM, "FM beside an MLP", "Guo et al. 2017"),
+    "dcn": ModelEntry(DCNConfig, DCN, "cross layers of full or low rank, MLP", "Wang et al. 2021"),
+    "xdeepfm": ModelEntry(
+        XDeepFMConfig, XDeepFM, "products of fields of growing degree, MLP", "Lian et al. 2018"
+    ),
+    "autoint": ModelEntry(
+        AutoIntConfig, AutoInt, "fields attend to each other, MLP", "Song et al. 2019"
+    ),
+    "finalmlp": ModelEntry(
+        FinalMLPConfig, FinalMLP, "two gated MLPs and a bilinear product", "Mao et al. 2023"
+    ),
     "base": ModelEntry(
         BaseConfig, Base, "embeddings, pooled histories and an MLP", "Zhou et al. 2018, §4.2"
     ),

@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from features.schema import FeatureSchema
-from models.layers.masking import ListPooling, pool_list
+from models.layers.masking import ListPooling, item_weights, pool_list
 
 
 def pairwise_sum(vectors: Sequence[tf.Tensor]) -> tf.Tensor:
@@ -57,7 +57,7 @@ class VectorsThenLinear(keras.initializers.Initializer):
 class FieldRows(keras.layers.Layer):
     """One row x_i · r_i per field, where r_i are the weights of the value that the field has.
 
-    A categorical field has x = 1. A list is one field, the sum or mean of its items by
+    A categorical field has x = 1. A list is one field, the sum, mean or largest of its items by
     their weights. A numeric field is its number times a row of the field's own.
 
     Args:
@@ -92,14 +92,45 @@ class FieldRows(keras.layers.Layer):
             self.numeric_rows = self.add_weight(
                 name="numeric_rows", shape=(len(self.numeric), width), initializer=initializer
             )
+        self.built = True  # also for a model that takes only a part of it
 
     def call(
         self, embedded: Mapping[str, tf.Tensor], batch: Mapping[str, tf.Tensor]
     ) -> list[tf.Tensor]:
         """Return the fields' rows; see the class."""
-        rows = [embedded[feature.name] for feature in self.schema.categorical]
-        for feature in self.schema.lists:
-            rows.append(pool_list(feature, embedded[feature.name], batch, self.list_pooling))
+        rows = self.rows_of_ids(embedded, batch)
         for i, number in enumerate(self.numeric):
             rows.append(batch[number.name][:, tf.newaxis] * self.numeric_rows[i])
         return rows
+
+    def rows_of_ids(
+        self, embedded: Mapping[str, tf.Tensor], batch: Mapping[str, tf.Tensor]
+    ) -> list[tf.Tensor]:
+        """Return the rows of categorical and list fields only; see the class."""
+        rows = [embedded[feature.name] for feature in self.schema.categorical]
+        for feature in self.schema.lists:
+            rows.append(pool_list(feature, embedded[feature.name], batch, self.list_pooling))
+        return rows
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the fields, in the order of their rows."""
+        fields = (self.schema.categorical, self.schema.lists, self.numeric)
+        return tuple(feature.name for kind in fields for feature in kind)
+
+    def squared_values(self, batch: Mapping[str, tf.Tensor], dtype: tf.DType) -> tf.Tensor:
+        """Return Σ x² of each field, (batch, fields); 0 where a field has no value.
+
+        It is 1 for a categorical field, x² for a number, and for a list the sum over its items,
+        each item's x being its weight, or its share of the weights when the list is a mean.
+        """
+        squares = [tf.ones_like(batch[f.name], dtype) for f in self.schema.categorical]
+        for feature in self.schema.lists:
+            weights = item_weights(feature, batch, tf.shape(batch[feature.name])[1], dtype)
+            square = tf.reduce_sum(tf.square(weights), axis=1)
+            if self.list_pooling == "mean":
+                total = tf.reduce_sum(weights, axis=1)
+                square = tf.math.divide_no_nan(square, tf.square(total))
+            squares.append(square)
+        squares += [tf.square(tf.cast(batch[f.name], dtype)) for f in self.numeric]
+        return tf.stack(squares, axis=1)

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from features.schema import CategoricalList, length_key, weight_key
 
-ListPooling = Literal["mean", "sum"]
+ListPooling = Literal["mean", "sum", "max"]
 
 
 def length_mask(lengths: tf.Tensor, max_items: int | tf.Tensor) -> tf.Tensor:
@@ -92,17 +92,37 @@ def pool_list(
     batch: Mapping[str, tf.Tensor],
     pooling: ListPooling,
 ) -> tf.Tensor:
-    """Return one row per list, (batch, width): the sum or mean of its items by their weights.
+    """Return one row per list, (batch, width), of its items by their weights.
 
     Args:
         feature: The list; without weights of its own each item weighs 1.
         rows: Looked-up rows of its items, (batch, items, width).
         batch: Holds the lengths and weights.
-        pooling: "sum" is Σ w e, "mean" is Σ w e / Σ w.
+        pooling: "sum" is Σ w e, "mean" is Σ w e / Σ w, "max" is the largest w e by coordinate.
     """
-    mask = length_mask(batch[length_key(feature.name)], tf.shape(rows)[1])
-    weights = tf.cast(mask, rows.dtype)
-    if feature.weighted:
-        weights = tf.where(mask, tf.cast(batch[weight_key(feature.name)], rows.dtype), 0.0)
+    weights = item_weights(feature, batch, tf.shape(rows)[1], rows.dtype)
+    if pooling == "max":
+        mask = length_mask(batch[length_key(feature.name)], tf.shape(rows)[1])
+        return masked_max(rows * weights[..., tf.newaxis], mask)
     pool = weighted_mean if pooling == "mean" else weighted_sum
     return pool(rows, weights)
+
+
+def item_weights(
+    feature: CategoricalList,
+    batch: Mapping[str, tf.Tensor],
+    places: int | tf.Tensor,
+    dtype: tf.DType,
+) -> tf.Tensor:
+    """Return what each item of a list weighs, (batch, places); 0 at padding.
+
+    Args:
+        feature: The list; without weights of its own each item weighs 1.
+        batch: Holds the lengths and weights.
+        places: Number of places of the list in this batch.
+        dtype: Of the weights.
+    """
+    mask = length_mask(batch[length_key(feature.name)], places)
+    if not feature.weighted:
+        return tf.cast(mask, dtype)
+    return tf.where(mask, tf.cast(batch[weight_key(feature.name)], dtype), 0.0)

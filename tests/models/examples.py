@@ -73,6 +73,8 @@ def randomise(model, seed=5):
     random = np.random.default_rng(seed)
     for variable in model.weights:
         values = random.normal(size=variable.shape) * 0.5
+        if "kernel" in variable.name:  # wide layers would saturate the loss
+            values /= np.sqrt(max(1.0, np.prod(variable.shape[:-1]) / 8))
         if "variance" in variable.path:
             values = np.abs(values) + 0.1
         variable.assign(values)
@@ -144,13 +146,18 @@ def joined(*batches):
 
 
 def reference_layers(mlp):
-    """What the reference needs to know of an `MLP` with a last linear layer."""
+    """What the reference needs to know of an `MLP`."""
     hidden = [
         reference.Layer(dense.kernel.numpy(), dense.bias.numpy(), reference_function(activation))
         for dense, activation in zip(mlp.hidden, mlp.activations, strict=True)
     ]
     last = mlp.output_layer
-    return [*hidden, reference.Layer(last.kernel.numpy(), last.bias.numpy())]
+    return [*hidden, dense_layer(last)] if last else hidden
+
+
+def dense_layer(dense):
+    """What the reference needs to know of a linear layer."""
+    return reference.Layer(dense.kernel.numpy(), dense.bias.numpy())
 
 
 def reference_function(activation):

@@ -6,10 +6,10 @@ import tensorflow as tf
 from features.schema import Categorical, CategoricalList, FeatureSchema, Numeric, Table
 from models.fm import FM, FMConfig
 from models.lr import LR, LRConfig
+from tests.models.against_reference import field_rows
 from tests.models.examples import SCHEMA, make, random_batch, randomise
 from tests.reference.fm import fm_logit
 from tests.reference.lr import lr_logit
-from tests.reference.pooling import pool
 
 # The worked example: w_0 = 0.1 and two features of values 1 and 2
 ROWS = [[1.0, 2.0, 0.2], [3.0, -1.0, 0.3]]  # v | w
@@ -25,14 +25,14 @@ IDS = FeatureSchema(
 
 def by_numbers(rows=ROWS, schema=NUMBERS, **options):
     model = FM(schema, FMConfig(embedding_dim=2, **options))
-    model.bias.assign(0.1)
-    model.fields.numeric_rows.assign(rows)
+    model.fields.bias.assign(0.1)
+    model.fields.rows.numeric_rows.assign(rows)
     return model
 
 
 def by_ids():
     model = FM(IDS, FMConfig(embedding_dim=2))
-    model.bias.assign(0.1)
+    model.fields.bias.assign(0.1)
     packed = np.zeros((8, 3), np.float32)
     packed[[3, 4 + 3]] = ROWS
     model.embeddings.packed.assign(packed)
@@ -65,17 +65,17 @@ def test_a_single_feature_has_no_pair_term():
 
 def test_weights_written_as_text_give_the_same_logit():
     model = by_numbers()
-    text = [[f"{weight:.9g}" for weight in row] for row in model.fields.numeric_rows.numpy()]
+    text = [[f"{weight:.9g}" for weight in row] for row in model.fields.rows.numeric_rows.numpy()]
     rows = np.array(text, dtype=float)
-    expected = fm_logit(float(model.bias), rows[:, 2], rows[:, :2], np.array([1.0, 2.0]))
+    expected = fm_logit(float(model.fields.bias), rows[:, 2], rows[:, :2], np.array([1.0, 2.0]))
     np.testing.assert_allclose(model(BATCH_OF_NUMBERS), [expected], rtol=1e-6)
 
 
 def test_numbers_stay_out_when_asked():
-    model = FM(IDS.select(("a",)), FMConfig(use_numeric=False))
-    assert not model.fields.weights
+    model = FM(IDS.select(("a",)), FMConfig(numeric_input="none"))
+    assert [weight.name for weight in model.fields.weights] == ["bias"]
     with pytest.raises(ValueError, match="fm has no field"):
-        FM(NUMBERS, FMConfig(use_numeric=False))
+        FM(NUMBERS, FMConfig(numeric_input="none"))
 
 
 @pytest.mark.parametrize(("model", "config"), [(LR, LRConfig), (FM, FMConfig)])
@@ -88,41 +88,15 @@ def test_models_of_fields_refuse_histories_in_plain_words(model, config):
         model(SCHEMA, config())
 
 
-def field_rows(model, batch, row, list_pooling):
-    """x_i and [v_i | w_i] of each field of one row, from the tables by hand."""
-    tables = {
-        table.name: model.embeddings.table_weights(table).numpy()
-        for table in model.embeddings.tables
-    }
-    values, rows = [], []
-    for feature in model.schema.categorical:
-        values.append(1.0)
-        rows.append(tables[feature.table][batch[feature.name][row]])
-    for feature in model.schema.lists:
-        length = int(batch[f"{feature.name}_length"][row])
-        items = tables[feature.table][batch[feature.name][row, :length].numpy()]
-        weights = np.ones(length)
-        if feature.weighted:
-            weights = batch[f"{feature.name}_weight"][row, :length].numpy()
-        values.append(1.0)
-        rows.append(pool(items, weights, list_pooling))
-    for feature, vector in zip(
-        model.schema.numeric, model.fields.numeric_rows.numpy(), strict=True
-    ):
-        values.append(float(batch[feature.name][row]))
-        rows.append(vector)
-    return np.array(values), np.array(rows)
-
-
-@pytest.mark.parametrize("list_pooling", ["sum", "mean"])
+@pytest.mark.parametrize("list_pooling", ["sum", "mean", "max"])
 def test_fm_equals_the_reference(list_pooling):
     model = make("fm", embedding_dim=3, list_pooling=list_pooling)
     randomise(model)
     batch = random_batch(11)
     expected = []
     for row in range(11):
-        values, rows = field_rows(model, batch, row, list_pooling)
-        expected.append(fm_logit(float(model.bias), rows[:, 3], rows[:, :3], values))
+        values, rows = field_rows(model, model.fields.rows, batch, row, list_pooling)
+        expected.append(fm_logit(float(model.fields.bias), rows[:, 3], rows[:, :3], values))
     np.testing.assert_allclose(model(batch), expected, rtol=1e-5, atol=1e-5)
 
 
@@ -132,6 +106,6 @@ def test_lr_equals_the_reference():
     batch = random_batch(11)
     expected = []
     for row in range(11):
-        values, rows = field_rows(model, batch, row, "sum")
+        values, rows = field_rows(model, model.fields, batch, row, "sum")
         expected.append(lr_logit(float(model.bias), rows[:, 0], values))
     np.testing.assert_allclose(model(batch), expected, rtol=1e-5, atol=1e-6)

@@ -10,12 +10,12 @@ def test_every_entry_is_complete(kind):
     found = entry(kind)
     assert issubclass(found.config, ModelConfig)
     assert issubclass(found.model, CTRModel)
-    assert found.model.__name__.lower() == kind
+    assert found.model.__name__.lower() == kind.replace("_", "")
     assert found.summary
     assert found.paper
 
 
-@pytest.mark.parametrize(("wrong", "near"), [("DIN", "din"), ("bse", "base"), ("fmm", "fm")])
+@pytest.mark.parametrize(("wrong", "near"), [("DIN", "din"), ("bse", "base"), ("deepmf", "deepfm")])
 def test_unknown_kind_names_the_nearest(wrong, near):
     with pytest.raises(ValueError, match=f"kind '{wrong}'; did you mean '{near}'"):
         entry(wrong)

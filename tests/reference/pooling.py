@@ -3,11 +3,13 @@ import numpy as np
 
 
 def pool(items: np.ndarray, weights: np.ndarray, how: str) -> np.ndarray:
-    """Σ w e, or Σ w e / Σ w, of the real items of one row: items (n, dim), weights (n,)."""
+    """Σ w e, Σ w e / Σ w, or max w e of the real items of one row: items (n, dim), weights (n,)."""
+    if how == "max" and len(items):
+        return np.max([weight * item for weight, item in zip(weights, items, strict=True)], axis=0)
     total = np.zeros(items.shape[-1])
     for item, weight in zip(items, weights, strict=True):
         total = total + weight * item
-    if how == "sum":
+    if how in {"sum", "max"}:
         return total
     return total / weights.sum() if weights.sum() else total
 

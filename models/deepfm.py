@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from features.schema import FeatureSchema
+from models.ctr_model import Tensors
+from models.fields import (
+    DeepFieldConfig,
+    LinearFieldModel,
+    problems_of_vectors,
+    squeeze_logits,
+)
+from models.layers.interactions import pairwise_sum
+from models.layers.mlp import MLP
+
+
+class DeepFMConfig(DeepFieldConfig):
+    """Options of `DeepFM`."""
+
+
+class DeepFM(LinearFieldModel):
+    """DeepFM: a factorisation machine and an MLP on the same vectors.
+
+    ŷ = w_0 + Σ_i w_i x_i + Σ_{i<j} <v_i, v_j> x_i x_j + MLP([x_1 v_1; …; x_F v_F])
+
+    over fields i with x_i as in `FM`.
+
+    Args:
+        schema: Declared features; `config.features` picks from them. No history among those.
+        config: The options.
+        slot_values: Initial optimiser slots of the embedding rows.
+
+    Call arguments and returns: see `CTRModel`.
+
+    Raises:
+        ValueError: The features do not fit; the message is that of `problems`.
+
+    References:
+        Guo et al., DeepFM: A Factorization-Machine based Neural Network for CTR Prediction,
+        IJCAI 2017, §2.1, Eq. 1 to 4.
+    Differs from the paper: w_0; dense numbers, if any, stand beside the vectors; no dropout by
+        default (the paper: 0.5). Items of one list form no pairs among themselves.
+    """
+
+    def __init__(
+        self, schema: FeatureSchema, config: DeepFMConfig, slot_values: Sequence[float] = ()
+    ) -> None:
+        super().__init__(schema, config, slot_values)
+        self.mlp = MLP(
+            config.hidden_units, config.activation, config.dropout_rate, config.batch_norm, 1
+        )
+
+    @staticmethod
+    def problems(schema: FeatureSchema, config: DeepFMConfig) -> list[str]:
+        """Return what does not fit, in plain words; empty if all does."""
+        return problems_of_vectors("deepfm", schema, config)
+
+    def logits(self, embedded: Tensors, batch: Tensors, training: bool) -> tf.Tensor:
+        """Compute logits (batch,); see `CTRModel.logits`."""
+        linear, vectors, numbers = self.fields(embedded, batch)
+        pairs = tf.reduce_sum(pairwise_sum(vectors), axis=1)
+        deep = self.mlp(tf.concat([*vectors, *numbers], axis=1), training=training)
+        return linear + pairs + squeeze_logits(deep, linear.dtype)

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What models of fields share: options, tables and the linear part."""
+
+from collections.abc import Sequence
+
+import keras
+import tensorflow as tf
+from pydantic import Field
+
+from features.schema import FeatureSchema
+from models.ctr_model import CTRModel, ModelConfig
+from models.layers.activations import Activation
+from models.layers.embeddings import EmbeddingTables
+from models.layers.fields import FieldVectors, LinearAndVectors, NumericInput
+from models.layers.interactions import VectorsThenLinear
+from models.layers.masking import ListPooling
+from models.lr import problems_of_fields
+
+
+class FieldConfig(ModelConfig):
+    """Options of every model that has a vector per field."""
+
+    embedding_dim: int = Field(16, ge=1, description="Length of each field's vector.")
+    initial_stddev: float = Field(
+        0.01, gt=0, description="Standard deviation of the vectors' coordinates at the start."
+    )
+    list_pooling: ListPooling = Field(
+        "sum", description="How a list enters: the sum, weighted mean or largest of its items."
+    )
+    numeric_input: NumericInput = Field(
+        "fields",
+        description="How numbers enter: as fields, each its value times a vector of its own; "
+        "dense, as they are, into the linear part and the MLP where the model has them; or none.",
+    )
+
+
+class DeepFieldConfig(FieldConfig):
+    """Options of models of fields with an MLP."""
+
+    hidden_units: tuple[int, ...] = Field(
+        (400, 400, 400), description="Width of each hidden layer of the MLP."
+    )
+    activation: Activation = Field("relu", description="Of the MLP's hidden layers.")
+    dropout_rate: float = Field(
+        0.0, ge=0, lt=1, description="Share of the MLP's hidden values dropped in training."
+    )
+    batch_norm: bool = Field(
+        False, description="Whether hidden layers are batch-normalised before their activation."
+    )
+
+
+class LinearFieldModel(CTRModel):
+    """A model that starts from `w_0 + Σ_i w_i x_i` and the fields' vectors x_i v_i.
+
+    Args:
+        schema: Declared features; `config.features` picks from them. No history among those.
+        config: The options.
+        slot_values: Initial optimiser slots of the embedding rows.
+
+    Call arguments and returns: see `CTRModel`.
+
+    Raises:
+        ValueError: The features do not fit; the message is that of `problems`.
+    """
+
+    def __init__(
+        self, schema: FeatureSchema, config: FieldConfig, slot_values: Sequence[float] = ()
+    ) -> None:
+        super().__init__(schema, config, slot_values)
+        dim, initializer = config.embedding_dim, VectorsThenLinear(config.initial_stddev)
+        self.embeddings = EmbeddingTables(self.schema, dim + 1, initializer, slot_values)  # v | w
+        self.fields = LinearAndVectors(
+            self.schema, dim, initializer, config.list_pooling, config.numeric_input
+        )
+
+
+class VectorFieldModel(CTRModel):
+    """A model that starts from the fields' vectors x_i v_i alone.
+
+    Args, call arguments, returns and errors: see `LinearFieldModel`.
+    """
+
+    def __init__(
+        self, schema: FeatureSchema, config: FieldConfig, slot_values: Sequence[float] = ()
+    ) -> None:
+        super().__init__(schema, config, slot_values)
+        dim = config.embedding_dim
+        initializer = keras.initializers.RandomNormal(stddev=config.initial_stddev)
+        self.embeddings = EmbeddingTables(self.schema, dim, initializer, slot_values)
+        self.fields = FieldVectors(
+            self.schema, dim, initializer, config.list_pooling, config.numeric_input
+        )
+
+
+def problems_of_vectors(kind: str, schema: FeatureSchema, config: FieldConfig) -> list[str]:
+    """Return what keeps a model that needs a field with a vector from a schema.
+
+    Args:
+        kind: The model's, for the message.
+        schema: Features of the model.
+        config: Says whether numbers are fields.
+    """
+    return problems_of_fields(kind, schema, config.numeric_input == "fields")
+
+
+def squeeze_logits(outputs: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """Return the outputs of a last linear layer, (batch, 1), as logits (batch,) of full precision.
+
+    Args:
+        outputs: Of any float type.
+        dtype: Of the logits.
+    """
+    return tf.cast(tf.squeeze(outputs, axis=1), dtype)

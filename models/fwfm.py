@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+from collections.abc import Sequence
+from typing import Literal
+
+import keras
+import numpy as np
+import tensorflow as tf
+from pydantic import Field
+
+from features.schema import FeatureSchema
+from models.ctr_model import CTRModel, Tensors
+from models.fields import FieldConfig, problems_of_vectors
+from models.layers.embeddings import EmbeddingTables
+from models.layers.fields import FieldLinearAndVectors, LinearAndVectors
+from models.layers.interactions import VectorsThenLinear
+
+
+class FwFMConfig(FieldConfig):
+    """Options of `FwFM`."""
+
+    linear_term: Literal["field_vectors", "weights"] = Field(
+        "field_vectors",
+        description="What a value adds by itself: the product of its vector with a vector of its "
+        "field (the paper's FiLV), or a weight of its own (FM's).",
+    )
+
+
+class FwFM(CTRModel):
+    """Field-weighted factorisation machine: each pair of fields has a strength.
+
+    ŷ = w_0 + Σ_i <v_i, w_{F(i)}> x_i + Σ_{i<j} r_{F(i)F(j)} <v_i, v_j> x_i x_j
+
+    over fields i with x_i as in `FM`; with `linear_term: weights` the linear part is FM's,
+    Σ_i w_i x_i, and with all r = 1 it is FM.
+
+    Args:
+        schema: Declared features; `config.features` picks from them. No history among those.
+        config: The options.
+        slot_values: Initial optimiser slots of the embedding rows.
+
+    Call arguments and returns: see `CTRModel`.
+
+    Raises:
+        ValueError: The features do not fit; the message is that of `problems`.
+
+    References:
+        Pan et al., Field-weighted Factorization Machines for Click-Through Rate Prediction in
+        Display Advertising, WWW 2018, §3.2 (pairs) and §3.3 (linear terms).
+    Differs from the paper: r starts at 1, where the pairs are FM's. Items of one list form no pairs
+        among themselves.
+    """
+
+    def __init__(
+        self, schema: FeatureSchema, config: FwFMConfig, slot_values: Sequence[float] = ()
+    ) -> None:
+        super().__init__(schema, config, slot_values)
+        if config.linear_term == "weights":
+            layer, width = LinearAndVectors, config.embedding_dim + 1
+            initializer = VectorsThenLinear(config.initial_stddev)
+        else:
+            layer, width = FieldLinearAndVectors, config.embedding_dim
+            initializer = keras.initializers.RandomNormal(stddev=config.initial_stddev)
+        self.embeddings = EmbeddingTables(self.schema, width, initializer, slot_values)
+        self.fields = layer(
+            self.schema,
+            config.embedding_dim,
+            initializer,
+            config.list_pooling,
+            config.numeric_input,
+        )
+        count = len(self.fields.rows.names)
+        # the upper triangle is used
+        self.strengths = self.add_weight(name="strengths", shape=(count, count), initializer="ones")
+
+    @staticmethod
+    def problems(schema: FeatureSchema, config: FwFMConfig) -> list[str]:
+        """Return what does not fit, in plain words; empty if all does."""
+        return problems_of_vectors("fwfm", schema, config)
+
+    def logits(self, embedded: Tensors, batch: Tensors, training: bool) -> tf.Tensor:
+        """Compute logits (batch,); see `CTRModel.logits`."""
+        linear, vectors, _ = self.fields(embedded, batch)
+        fields = tf.stack(vectors)  # (F, B, D)
+        upper = np.triu(np.ones(self.strengths.shape), 1)
+        strengths = tf.convert_to_tensor(self.strengths) * upper
+        # Σ_j r_ij v_j of all fields i in one product: (F, F) · (F, B D)
+        partners = tf.reshape(strengths @ tf.reshape(fields, (len(vectors), -1)), tf.shape(fields))
+        return linear + tf.reduce_sum(fields * partners, axis=(0, 2))

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+from collections.abc import Sequence
+
+import tensorflow as tf
+from pydantic import Field
+
+from features.schema import FeatureSchema
+from models.ctr_model import Tensors
+from models.fields import DeepFieldConfig, LinearFieldModel, squeeze_logits
+from models.layers.fields import NumericInput
+from models.layers.masking import ListPooling
+from models.layers.mlp import MLP
+from models.lr import problems_of_fields
+
+
+class WideDeepConfig(DeepFieldConfig):
+    """Options of `WideDeep`."""
+
+    embedding_dim: int = Field(32, ge=1, description="Length of each field's vector.")
+    initial_stddev: float = Field(
+        0.1, gt=0, description="Standard deviation of the vectors' coordinates at the start."
+    )
+    list_pooling: ListPooling = Field(
+        "mean", description="How a list enters: the sum, weighted mean or largest of its items."
+    )
+    hidden_units: tuple[int, ...] = Field(
+        (1024, 512, 256), description="Width of each hidden layer of the MLP."
+    )
+    numeric_input: NumericInput = Field(
+        "dense",
+        description="How numbers enter: dense, as they are, into both parts; as fields, each its "
+        "value times a vector of its own; or none.",
+    )
+
+
+class WideDeep(LinearFieldModel):
+    """Wide & Deep: a linear model and an MLP on embeddings, trained together.
+
+    ŷ = w_0 + Σ_i w_i x_i + MLP([v_1; …; v_F; numbers])
+
+    over the values i of the row's categorical features, lists and numbers. Crosses of features are
+    features of their own: declare them where the features are declared.
+
+    Args:
+        schema: Declared features; `config.features` picks from them. No history among those.
+        config: The options.
+        slot_values: Initial optimiser slots of the embedding rows.
+
+    Call arguments and returns: see `CTRModel`.
+
+    Raises:
+        ValueError: The features do not fit; the message is that of `problems`.
+
+    References:
+        Cheng et al., Wide & Deep Learning for Recommender Systems, DLRS 2016, §3.1 to §3.3, Eq. 3;
+        the sizes are those of its Fig. 4.
+    Differs from the paper: both parts see all features and have one optimiser each for tables and
+        for layers (the paper: FTRL for the wide part, AdaGrad for the deep one).
+    """
+
+    def __init__(
+        self, schema: FeatureSchema, config: WideDeepConfig, slot_values: Sequence[float] = ()
+    ) -> None:
+        super().__init__(schema, config, slot_values)
+        self.mlp = MLP(
+            config.hidden_units, config.activation, config.dropout_rate, config.batch_norm, 1
+        )
+
+    @staticmethod
+    def problems(schema: FeatureSchema, config: WideDeepConfig) -> list[str]:
+        """Return what does not fit, in plain words; empty if all does."""
+        return problems_of_fields("wide_deep", schema, config.numeric_input != "none")
+
+    def logits(self, embedded: Tensors, batch: Tensors, training: bool) -> tf.Tensor:
+        """Compute logits (batch,); see `CTRModel.logits`."""
+        wide, vectors, numbers = self.fields(embedded, batch)
+        deep = self.mlp(tf.concat([*vectors, *numbers], axis=1), training=training)
+        return wide + squeeze_logits(deep, wide.dtype)

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows as the references of models of fields take them, and the comparison with a reference."""
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from models.layers.fields import FieldLinearAndVectors, FieldVectors, LinearAndVectors
+from tests.reference.pooling import pool
+
+
+def field_rows(model, layer, batch, row, list_pooling):
+    """x_i and what the tables hold of each field of one row, looked up by hand.
+
+    `layer` is the model's `FieldRows`. Of a list x is 1, and its row the pooled one.
+    """
+    tables = {
+        table.name: model.embeddings.table_weights(table).numpy()
+        for table in model.embeddings.tables
+    }
+    values, rows = [], []
+    for feature in model.schema.categorical:
+        values.append(1.0)
+        rows.append(tables[feature.table][batch[feature.name][row]])
+    for feature in model.schema.lists:
+        length = int(batch[f"{feature.name}_length"][row])
+        items = tables[feature.table][batch[feature.name][row, :length].numpy()]
+        weights = np.ones(length)
+        if feature.weighted:
+            weights = batch[f"{feature.name}_weight"][row, :length].numpy().astype(float)
+        values.append(1.0)
+        rows.append(pool(items, weights, list_pooling))
+    for i, feature in enumerate(layer.numeric):
+        values.append(float(batch[feature.name][row]))
+        rows.append(layer.numeric_rows.numpy()[i])
+    return np.array(values), np.array(rows)
+
+
+class Row(NamedTuple):
+    """One row of a batch: its linear part, its x_i v_i (fields, dim), its dense numbers."""
+
+    linear: float
+    vectors: np.ndarray
+    numbers: np.ndarray
+
+
+def parts(model, batch, row):
+    """A row of a batch as a model with `FieldVectors` takes it."""
+    layer: FieldVectors = model.fields
+    values, rows = field_rows(model, layer.rows, batch, row, layer.rows.list_pooling)
+    numbers = np.array([float(batch[number.name][row]) for number in layer.dense])
+    linear = 0.0
+    match layer:
+        case LinearAndVectors():
+            linear = float(layer.bias) + np.dot(values, rows[:, -1])
+            rows = rows[:, :-1]
+            if layer.dense:
+                linear += np.dot(numbers, layer.weights_of_numbers.numpy())
+        case FieldLinearAndVectors():
+            inputs = np.concatenate([(values[:, None] * rows).reshape(-1), numbers])
+            linear = float(layer.bias) + np.dot(inputs, layer.weights_of_fields.numpy()[:, 0])
+    return Row(linear, values[:, None] * rows, numbers)
+
+
+def assert_equals_reference(model, batch, reference, seed=0):
+    """A model in float64 agrees with a reference, and its gradients with its finite differences.
+
+    `reference(row)` returns the logit of one row of the batch from the model's weights.
+    """
+    count = batch["user"].shape[0]
+    random = np.random.default_rng(seed)
+    factors = random.normal(size=count)
+
+    def total():
+        return sum(factors[row] * reference(row) for row in range(count))
+
+    np.testing.assert_allclose(model(batch), [reference(row) for row in range(count)], rtol=1e-9)
+    packed = model.embeddings.packed
+    variables = [*model.trainable_variables, packed]
+    values = [variable.value for variable in variables]
+    with tf.GradientTape() as tape:
+        tape.watch(values)
+        loss = tf.reduce_sum(model.logits(model.embeddings(batch), batch, training=False) * factors)
+    slopes = tape.gradient(loss, values)
+    step = 1e-6
+    for variable, gradient in zip(variables, slopes, strict=True):
+        before = variable.numpy()
+        way = random.normal(size=before.shape)
+        if variable is packed:
+            way[list(model.embeddings.offsets.values())] = 0.0
+        ends = []
+        for sign in (step, -step):
+            variable.assign(before + sign * way)
+            ends.append(total())
+        variable.assign(before)
+        slope = np.sum(tf.convert_to_tensor(gradient) * way)
+        expected = (ends[0] - ends[1]) / (2 * step)
+        np.testing.assert_allclose(slope, expected, rtol=1e-5, atol=1e-7, err_msg=variable.path)
