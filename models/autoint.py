@@ -14,6 +14,7 @@ from models.fields import (
     squeeze_logits,
 )
 from models.layers.mlp import MLP
+from models.layers.regularisation import l2_penalty
 
 
 class AutoIntConfig(DeepFieldConfig):
@@ -31,6 +32,9 @@ class AutoIntConfig(DeepFieldConfig):
         lt=1,
         description="Share of attention weights, and of the MLP's hidden values, dropped in "
         "training.",
+    )
+    attention_l2: float = Field(
+        0.0, ge=0, description="λ of the penalty λ/2·|W|² on each matrix of the interacting layers."
     )
     hidden_units: tuple[int, ...] = Field(
         (), description="Width of each hidden layer of an MLP beside the heads: AutoInt+ if any."
@@ -66,15 +70,15 @@ class AutoInt(VectorFieldModel):
     ) -> None:
         super().__init__(schema, config, slot_values)
         self.interacting = [
-            InteractingLayer(config.num_heads, config.head_dim, config.dropout_rate)
+            InteractingLayer(
+                config.num_heads, config.head_dim, config.dropout_rate, config.attention_l2
+            )
             for _ in range(config.interacting_layers)
         ]
         self.output_layer = keras.layers.Dense(1)
         self.mlp = None
         if config.hidden_units:
-            self.mlp = MLP(
-                config.hidden_units, config.activation, config.dropout_rate, config.batch_norm, 1
-            )
+            self.mlp = MLP.of(config, output_units=1)
 
     @staticmethod
     def problems(schema: FeatureSchema, config: AutoIntConfig) -> list[str]:
@@ -111,6 +115,7 @@ class InteractingLayer(keras.layers.Layer):
         num_heads: Number of heads.
         head_dim: Width of each head.
         dropout_rate: Share of α dropped in training, in [0, 1).
+        l2: λ of the penalty λ/2·|W|² on each matrix, part of `losses`.
 
     Call arguments:
         fields: e, float (batch, fields, dim).
@@ -124,8 +129,11 @@ class InteractingLayer(keras.layers.Layer):
     Differs from the paper: nothing.
     """
 
-    def __init__(self, num_heads: int, head_dim: int, dropout_rate: float = 0.0) -> None:
+    def __init__(
+        self, num_heads: int, head_dim: int, dropout_rate: float = 0.0, l2: float = 0.0
+    ) -> None:
         super().__init__()
+        self.penalty = l2_penalty(l2)
         self.num_heads = num_heads
         self.dropout = keras.layers.Dropout(dropout_rate)
         self.width = num_heads * head_dim
@@ -134,7 +142,12 @@ class InteractingLayer(keras.layers.Layer):
         """Create W_Q, W_K, W_V and W_Res."""
         shape = (fields_shape[-1], self.width)
         self.query, self.key, self.value, self.residual = (
-            self.add_weight(name=f"{name}_kernel", shape=shape, initializer="glorot_uniform")
+            self.add_weight(
+                name=f"{name}_kernel",
+                shape=shape,
+                initializer="glorot_uniform",
+                regularizer=self.penalty,
+            )
             for name in ("query", "key", "value", "residual")
         )
 

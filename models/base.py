@@ -11,10 +11,10 @@ from models.ctr_model import CTRModel, ModelConfig, Tensors, stack_numeric
 from models.layers.activations import Activation
 from models.layers.embeddings import EmbeddingTables
 from models.layers.masking import ListPooling, length_mask, masked_mean, masked_sum, pool_list
-from models.layers.mlp import MLP
+from models.layers.mlp import MLP, MLPOptions
 
 
-class EmbeddingMLPConfig(ModelConfig):
+class EmbeddingMLPConfig(ModelConfig, MLPOptions):
     """Options of every `EmbeddingMLP`."""
 
     embedding_dim: int = Field(16, ge=1, description="Length of each embedding.")
@@ -24,13 +24,7 @@ class EmbeddingMLPConfig(ModelConfig):
     list_pooling: ListPooling = Field(
         "mean", description="How a list enters: the sum, weighted mean or largest of its items."
     )
-    hidden_units: tuple[int, ...] = Field(
-        (200, 80), description="Width of each hidden layer of the MLP."
-    )
     activation: Activation = Field("dice", description="Of the MLP's hidden layers.")
-    dropout_rate: float = Field(
-        0.0, ge=0, lt=1, description="Share of the MLP's hidden values dropped in training."
-    )
 
 
 class EmbeddingMLP(CTRModel):
@@ -65,7 +59,7 @@ class EmbeddingMLP(CTRModel):
             keras.initializers.RandomNormal(stddev=config.initial_stddev),
             slot_values,
         )
-        self.mlp = MLP(config.hidden_units, config.activation, config.dropout_rate, output_units=1)
+        self.mlp = MLP.of(config, output_units=1)
 
     @staticmethod
     def problems(schema: FeatureSchema, config: EmbeddingMLPConfig) -> list[str]:

@@ -12,6 +12,7 @@ from models.fields import DeepFieldConfig, VectorFieldModel, squeeze_logits
 from models.layers.fields import NumericInput
 from models.layers.masking import ListPooling
 from models.layers.mlp import MLP
+from models.layers.regularisation import l2_penalty
 from models.lr import problems_of_fields
 
 
@@ -33,6 +34,7 @@ class DCNConfig(DeepFieldConfig):
     rank: int | None = Field(
         None, ge=1, description="Rank of the cross layers' matrices; full when left out."
     )
+    cross_l2: float = Field(0.0, ge=0, description="λ of the penalty λ/2·|W|² on each cross layer.")
     structure: Literal["stacked", "parallel"] = Field(
         "stacked",
         description="Whether the MLP takes what the cross layers return, or the same as they take.",
@@ -69,12 +71,12 @@ class DCN(VectorFieldModel):
     ) -> None:
         super().__init__(schema, config, slot_values)
         self.cross = [
-            CrossLayer() if config.rank is None else LowRankCrossLayer(config.rank)
+            CrossLayer(config.cross_l2)
+            if config.rank is None
+            else LowRankCrossLayer(config.rank, config.cross_l2)
             for _ in range(config.cross_layers)
         ]
-        self.mlp = MLP(
-            config.hidden_units, config.activation, config.dropout_rate, config.batch_norm
-        )
+        self.mlp = MLP.of(config)
         self.is_stacked = config.structure == "stacked"
         self.output_layer = keras.layers.Dense(1)
 
@@ -101,6 +103,9 @@ class DCN(VectorFieldModel):
 class CrossLayer(keras.layers.Layer):
     """x_{l+1} = x_0 ⊙ (W x_l + b) + x_l.
 
+    Args:
+        l2: λ of the penalty λ/2·|W|², part of `losses`.
+
     Call arguments:
         inputs: x_0, float (batch, width).
         crossed: x_l, float (batch, width).
@@ -113,9 +118,13 @@ class CrossLayer(keras.layers.Layer):
     Differs from the paper: nothing.
     """
 
+    def __init__(self, l2: float = 0.0) -> None:
+        super().__init__()
+        self.penalty = l2_penalty(l2)
+
     def build(self, inputs_shape: Sequence[int | None], *_: object) -> None:
         """Create W and b."""
-        self.dense = keras.layers.Dense(inputs_shape[-1])
+        self.dense = keras.layers.Dense(inputs_shape[-1], kernel_regularizer=self.penalty)
         self.dense.build(inputs_shape)
 
     def call(self, inputs: tf.Tensor, crossed: tf.Tensor) -> tf.Tensor:
@@ -128,6 +137,7 @@ class LowRankCrossLayer(keras.layers.Layer):
 
     Args:
         rank: Numbers between V and U, at least 1.
+        l2: λ of the penalty λ/2·(|U|² + |V|²), part of `losses`.
 
     Call arguments and returns: see `CrossLayer`.
 
@@ -136,14 +146,15 @@ class LowRankCrossLayer(keras.layers.Layer):
     Differs from the paper: nothing.
     """
 
-    def __init__(self, rank: int) -> None:
+    def __init__(self, rank: int, l2: float = 0.0) -> None:
         super().__init__()
-        self.down = keras.layers.Dense(rank, use_bias=False)
+        self.penalty = l2_penalty(l2)
+        self.down = keras.layers.Dense(rank, use_bias=False, kernel_regularizer=self.penalty)
 
     def build(self, inputs_shape: Sequence[int | None], *_: object) -> None:
         """Create V, U and b."""
         self.down.build(inputs_shape)
-        self.up = keras.layers.Dense(inputs_shape[-1])
+        self.up = keras.layers.Dense(inputs_shape[-1], kernel_regularizer=self.penalty)
         self.up.build((*inputs_shape[:-1], self.down.units))
 
     def call(self, inputs: tf.Tensor, crossed: tf.Tensor) -> tf.Tensor:

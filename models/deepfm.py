@@ -47,9 +47,7 @@ class DeepFM(LinearFieldModel):
         self, schema: FeatureSchema, config: DeepFMConfig, slot_values: Sequence[float] = ()
     ) -> None:
         super().__init__(schema, config, slot_values)
-        self.mlp = MLP(
-            config.hidden_units, config.activation, config.dropout_rate, config.batch_norm, 1
-        )
+        self.mlp = MLP.of(config, output_units=1)
 
     @staticmethod
     def problems(schema: FeatureSchema, config: DeepFMConfig) -> list[str]:

@@ -9,11 +9,11 @@ from pydantic import Field
 
 from features.schema import FeatureSchema
 from models.ctr_model import CTRModel, ModelConfig
-from models.layers.activations import Activation
 from models.layers.embeddings import EmbeddingTables
 from models.layers.fields import FieldVectors, LinearAndVectors, NumericInput
 from models.layers.interactions import VectorsThenLinear
 from models.layers.masking import ListPooling
+from models.layers.mlp import MLPOptions
 from models.lr import problems_of_fields
 
 
@@ -34,18 +34,11 @@ class FieldConfig(ModelConfig):
     )
 
 
-class DeepFieldConfig(FieldConfig):
+class DeepFieldConfig(FieldConfig, MLPOptions):
     """Options of models of fields with an MLP."""
 
     hidden_units: tuple[int, ...] = Field(
         (400, 400, 400), description="Width of each hidden layer of the MLP."
-    )
-    activation: Activation = Field("relu", description="Of the MLP's hidden layers.")
-    dropout_rate: float = Field(
-        0.0, ge=0, lt=1, description="Share of the MLP's hidden values dropped in training."
-    )
-    batch_norm: bool = Field(
-        False, description="Whether hidden layers are batch-normalised before their activation."
     )
 
 

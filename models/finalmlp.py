@@ -73,17 +73,14 @@ class FinalMLP(VectorFieldModel):
     ) -> None:
         super().__init__(schema, config, slot_values)
         self.gate_features = (config.gate_features, config.second_gate_features)
-        units = (config.hidden_units, config.second_hidden_units)
         self.gates = []
         if config.gate_hidden_units is not None:
             self.gates = [
                 FeatureGate(config.gate_hidden_units, None if names else config.embedding_dim)
                 for names in self.gate_features
             ]
-        self.streams = [
-            MLP(hidden, config.activation, config.dropout_rate, config.batch_norm)
-            for hidden in units
-        ]
+        second = config.model_copy(update={"hidden_units": config.second_hidden_units})
+        self.streams = [MLP.of(config), MLP.of(second)]
         self.fusion = BilinearFusion(config.num_heads)
 
     @staticmethod

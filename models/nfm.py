@@ -57,9 +57,7 @@ class NFM(LinearFieldModel):
         super().__init__(schema, config, slot_values)
         self.norm = keras.layers.BatchNormalization() if config.batch_norm else None
         self.dropout = keras.layers.Dropout(config.pooling_dropout_rate)
-        self.mlp = MLP(
-            config.hidden_units, config.activation, config.dropout_rate, config.batch_norm, 1
-        )
+        self.mlp = MLP.of(config, output_units=1)
 
     @staticmethod
     def problems(schema: FeatureSchema, config: NFMConfig) -> list[str]:

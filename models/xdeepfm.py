@@ -15,6 +15,7 @@ from models.fields import (
 )
 from models.layers.mlp import MLP
 from models.layers.parts import in_parts
+from models.layers.regularisation import l2_penalty
 
 
 class XDeepFMConfig(DeepFieldConfig):
@@ -31,6 +32,9 @@ class XDeepFMConfig(DeepFieldConfig):
         min_length=1,
         description="Feature maps of each layer of the compressed interaction network; time grows "
         "with fields · maps · maps of the layer before.",
+    )
+    cin_l2: float = Field(
+        0.0, ge=0, description="λ of the penalty λ/2·|W|² on each layer of that network."
     )
 
 
@@ -62,11 +66,9 @@ class XDeepFM(LinearFieldModel):
         self, schema: FeatureSchema, config: XDeepFMConfig, slot_values: Sequence[float] = ()
     ) -> None:
         super().__init__(schema, config, slot_values)
-        self.interaction = CompressedInteraction(config.cin_units)
+        self.interaction = CompressedInteraction(config.cin_units, config.cin_l2)
         self.output_layer = keras.layers.Dense(1, use_bias=False, dtype=keras.config.floatx())
-        self.mlp = MLP(
-            config.hidden_units, config.activation, config.dropout_rate, config.batch_norm, 1
-        )
+        self.mlp = MLP.of(config, output_units=1)
 
     @staticmethod
     def problems(schema: FeatureSchema, config: XDeepFMConfig) -> list[str]:
@@ -88,6 +90,7 @@ class CompressedInteraction(keras.layers.Layer):
 
     Args:
         units: Feature maps of each layer, at least one layer.
+        l2: λ of the penalty λ/2·|W|² on each W, part of `losses`.
 
     Call arguments:
         fields: X^0, float (batch, fields, dim).
@@ -100,8 +103,9 @@ class CompressedInteraction(keras.layers.Layer):
     Differs from the paper: nothing.
     """
 
-    def __init__(self, units: Sequence[int]) -> None:
+    def __init__(self, units: Sequence[int], l2: float = 0.0) -> None:
         super().__init__(dtype=keras.config.floatx())  # sums of many products
+        self.penalty = l2_penalty(l2)
         self.units = tuple(units)
 
     def build(self, fields_shape: Sequence[int | None]) -> None:
@@ -109,7 +113,10 @@ class CompressedInteraction(keras.layers.Layer):
         fields = fields_shape[1]
         self.kernels = [
             self.add_weight(
-                name=f"kernel_{k}", shape=(fields, below, maps), initializer="glorot_uniform"
+                name=f"kernel_{k}",
+                shape=(fields, below, maps),
+                initializer="glorot_uniform",
+                regularizer=self.penalty,
             )
             for k, (below, maps) in enumerate(zip((fields, *self.units), self.units, strict=False))
         ]

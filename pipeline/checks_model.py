@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of the model's section: its options, and the features that it is given."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -40,8 +40,18 @@ def model_problems(config: RunConfig, parsed: Parsed) -> Iterator[Problem]:
     usable = [name for name in chosen if name in names] if chosen else names
     kind = config.model["kind"]
     fitting = MODELS[kind].config.model_validate(options)
-    for message in check(kind, schema.select(tuple(usable)), fitting):
+    used = schema.select(tuple(usable))
+    for message in check(kind, used, fitting):
         yield Problem(("model",), message)
+    yield from _penalties(config, [table.name for table in used.tables])
+
+
+def _penalties(config: RunConfig, tables: Sequence[str]) -> Iterator[Problem]:
+    penalties = config.train.table_l2
+    for name in penalties if isinstance(penalties, dict) else ():
+        if name not in tables:
+            hint = nearest(name, tables)
+            yield Problem(("train", "table_l2", name), f"the model has no table {name!r}{hint}")
 
 
 def _sound(specs: Mapping[str, FeatureSpec]) -> dict[str, FeatureSpec]:

@@ -20,6 +20,7 @@ from pipeline.config_data import (
     expand_path,
     in_full,
 )
+from pipeline.config_train import TrainConfig
 
 __all__ = [
     "ColumnSplit",
@@ -134,34 +135,6 @@ class LeaveLastOut(Section):
 SplitConfig = Annotated[
     TimeSplit | HashSplit | ColumnSplit | LeaveLastOut, Field(discriminator="kind")
 ]
-
-
-class TrainConfig(Section):
-    """How the model is fitted."""
-
-    epochs: int = Field(3, ge=1, description="Passes over the training rows, at most.")
-    batch_size: int = Field(4096, ge=1, description="Rows per step.")
-    learning_rate: float = Field(1e-3, gt=0, description="Of Adam, for dense weights.")
-    table_learning_rate: float | None = Field(
-        None,
-        gt=0,
-        description="Of row-wise Adam, for embedding tables; as learning_rate if not given.",
-    )
-    table_l2: float = Field(
-        0.0, ge=0, description="L2 penalty λ·w on the embedding rows of a batch."
-    )
-    clip_norm: float | None = Field(
-        None, gt=0, description="Largest global norm of all gradients, embedding rows included."
-    )
-    monitor: Literal["auc", "gauc", "log_loss"] = Field(
-        "auc", description="Validation metric that picks the best state."
-    )
-    evaluations_per_epoch: int = Field(4, ge=1, description="Validations within one epoch.")
-    patience: int = Field(
-        4, ge=1, description="Evaluations without a better metric before training stops."
-    )
-    checkpoint_steps: int = Field(500, ge=1, description="Steps between two checkpoints.")
-    xla: bool = Field(True, description="Compile the dense part with XLA.")
 
 
 Metric = Literal["auc", "gauc", "log_loss", "ne", "calibration", "ece"]

@@ -32,6 +32,16 @@ from pipeline.config import (
     RunConfig,
     TimeConfig,
     TimeSplit,
+)
+from pipeline.config_train import (
+    FTRL,
+    SGD,
+    Adagrad,
+    Adam,
+    AdamW,
+    Constant,
+    Cosine,
+    Plateau,
     TrainConfig,
 )
 
@@ -60,6 +70,14 @@ _SECTIONS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("features.NAME, kind: datetime", DatetimeSpec),
     ("features.NAME, kind: history", HistorySpec),
     ("train", TrainConfig),
+    ("train.*_optimizer, kind: adam", Adam),
+    ("train.*_optimizer, kind: adagrad", Adagrad),
+    ("train.*_optimizer, kind: sgd", SGD),
+    ("train.table_optimizer, kind: ftrl", FTRL),
+    ("train.dense_optimizer, kind: adamw", AdamW),
+    ("train.schedule, kind: constant", Constant),
+    ("train.schedule, kind: plateau", Plateau),
+    ("train.schedule, kind: cosine", Cosine),
     ("drift", DriftConfig),
     ("evaluate", EvaluateConfig),
     ("evaluate.gates.METRIC", Gate),

@@ -10,15 +10,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
-from models.optimizers import RowAdam
 from pipeline.batches import add_places, count_rows, prefetch, read_batches, trim_lists
 from pipeline.checkpoint import newest_whole, prune, save_arrays, step_folder
+from pipeline.config_train import Plateau
 from pipeline.errors import InputRejected, Terminated, TrainingDiverged
 from pipeline.metrics import evaluate
+from pipeline.optimizers import dense_optimizer, rate_factor, table_optimizer
 from pipeline.progress import Bar
 from pipeline.runs import Run, Stage, build_stage, code_fingerprint, fingerprint_of, write_json
 from pipeline.score import Scorer, score_folder
@@ -49,6 +49,8 @@ class TrainState:
     best_step: int = 0
     best_value: float | None = None
     evaluations_since_best: int = 0
+    plateau_factor: float = 1.0
+    evaluations_since_drop: int = 0
     running_loss: float | None = None
     finished: bool = False
     seconds: float = 0.0
@@ -81,17 +83,17 @@ class Trainer:
         self.steps_per_epoch = math.ceil(self.rows / self.config.batch_size)
         interval = math.ceil(self.steps_per_epoch / self.config.evaluations_per_epoch)
         self.evaluation_steps = interval
-        rate = self.config.table_learning_rate or self.config.learning_rate
-        row_optimizer = RowAdam(rate)
+        self.total_steps = self.config.epochs * self.steps_per_epoch
+        row_optimizer = table_optimizer(self.config)
         self.model = build_model(run.config, self.schema, tuple(row_optimizer.slot_values))
         first = next(read_batches(run.dataset / "train", self.schema, 2))
         self.model.build_from({k: tf.convert_to_tensor(v) for k, v in first.items()})
-        self.optimizer = keras.optimizers.Adam(self.config.learning_rate)
+        self.optimizer = dense_optimizer(self.config)
         self.train_step = TrainStep(
             self.model,
             row_optimizer,
             self.optimizer,
-            table_l2=self.config.table_l2,
+            table_l2=self._table_l2(),
             clip_norm=self.config.clip_norm,
             xla=self.config.xla,
         )
@@ -101,17 +103,19 @@ class Trainer:
     def fit(self) -> dict[str, Any]:
         """Train until the last epoch or until patience ends; return facts for the report."""
         self._restore()
-        total = self.config.epochs * self.steps_per_epoch
-        with self.run.progress.bar("train", total) as bar:
+        with self.run.progress.bar("train", self.total_steps) as bar:
             while not self.state.finished and self.state.epoch < self.config.epochs:
                 self._epoch(bar)
-        return self._finish(total)
+        return self._finish()
 
     def _epoch(self, bar: Bar) -> None:
         state = self.state
         started = time.monotonic()
         for batch in prefetch(self._batches()):
-            loss = float(self.train_step(batch, state.step + 1))
+            factor = rate_factor(
+                self.config, state.step + 1, self.total_steps, state.plateau_factor
+            )
+            loss = float(self.train_step(batch, state.step + 1, factor))
             self._account(loss)
             if state.step > 1:  # the first step compiles
                 state.seconds += time.monotonic() - started
@@ -176,6 +180,7 @@ class Trainer:
         entry = {
             "step": state.step,
             "epoch": state.step / self.steps_per_epoch,
+            "learning_rate": float(self.optimizer.learning_rate),
             "train_loss": state.running_loss,
             **entry,
         }
@@ -193,11 +198,26 @@ class Trainer:
         )
         if better:
             state.best_step, state.best_value, state.evaluations_since_best = state.step, value, 0
+            state.evaluations_since_drop = 0
             save_arrays(self._best_folder(state.step), self._weights(), {"step": state.step})
         else:
             state.evaluations_since_best += 1
             state.finished = state.evaluations_since_best >= self.config.patience
+            self._drop_rates()
         self.run.progress.event("evaluation", **entry, best=better)
+
+    def _drop_rates(self) -> None:
+        state, schedule = self.state, self.config.schedule
+        if not isinstance(schedule, Plateau):
+            return
+        state.evaluations_since_drop += 1
+        if state.evaluations_since_drop >= schedule.patience:
+            state.plateau_factor = max(state.plateau_factor * schedule.factor, schedule.min_factor)
+            state.evaluations_since_drop = 0
+
+    def _table_l2(self) -> dict[str, float]:
+        penalty, tables = self.config.table_l2, self.model.embeddings.tables
+        return penalty if isinstance(penalty, dict) else {t.name: penalty for t in tables}
 
     def _best_folder(self, step: int) -> Path:
         return self.folder / f"best-{step:012d}"
@@ -239,7 +259,7 @@ class Trainer:
             self.state.epoch, self.state.batch = self.state.epoch + 1, 0
         self.run.progress.event("resumed", step=self.state.step, epoch=self.state.epoch)
 
-    def _finish(self, total: int) -> dict[str, Any]:
+    def _finish(self) -> dict[str, Any]:
         state = self.state
         best = self.folder / "best"
         # a kill between these lines leaves checkpoints from which this method runs again
@@ -248,9 +268,9 @@ class Trainer:
         monitor = self.config.monitor
         if state.finished:
             stopped = (
-                f"Stopped at step {state.step} of {total}: {state.evaluations_since_best} "
-                f"evaluations without a better validation {monitor}. The state of step "
-                f"{state.best_step} is kept."
+                f"Stopped at step {state.step} of {self.total_steps}: "
+                f"{state.evaluations_since_best} evaluations without a better "
+                f"validation {monitor}. The state of step {state.best_step} is kept."
             )
         else:
             stopped = (

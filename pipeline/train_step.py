@@ -30,7 +30,8 @@ class TrainStep:
         model: Built on a batch, its embeddings with the row optimiser's slots.
         rows: Optimiser of the embedding rows.
         dense: Keras optimiser of everything else.
-        table_l2: λ of the penalty λ/2·|w|² on every distinct row of the batch, 0 or more.
+        table_l2: λ of the penalty λ/2·|w|² on every distinct row of the batch, by table; tables
+            that are left out have none.
         clip_norm: Largest global norm over dense gradients and summed row gradients, or None.
         xla: Whether the dense part is compiled.
     """
@@ -40,30 +41,38 @@ class TrainStep:
         model: CTRModel,
         rows: RowOptimizer,
         dense: keras.optimizers.Optimizer,
-        table_l2: float = 0.0,
+        table_l2: Mapping[str, float] | None = None,
         clip_norm: float | None = None,
         xla: bool = True,
     ) -> None:
         self.model = model
         self.rows = rows
         self.dense = dense
-        self.table_l2 = table_l2
+        given = table_l2 or {}
+        self.table_l2 = [given.get(table.name, 0.0) for table in model.embeddings.tables]
         self.clip_norm = clip_norm
         self.dense.build(model.trainable_variables)
+        self._dense_rate = float(dense.learning_rate)
         self._gradients = tf.function(self._dense_gradients, jit_compile=xla, autograph=False)
         self._step = tf.function(self._train_step, autograph=False)
 
-    def __call__(self, batch: Mapping[str, np.ndarray], step: int) -> tf.Tensor:
+    def __call__(
+        self, batch: Mapping[str, np.ndarray], step: int, rate_factor: float = 1.0
+    ) -> tf.Tensor:
         """Take one step on a batch and return its loss before the step.
 
         Args:
             batch: Arrays by batch key, with `label` and `weight`.
             step: Number of this step, from 1.
+            rate_factor: What a schedule makes of both learning rates; 1 is all.
         """
         tensors = {name: tf.convert_to_tensor(array) for name, array in batch.items()}
-        return self._step(tensors, tf.constant(step, tf.float32))
+        self.dense.learning_rate.assign(self._dense_rate * rate_factor)
+        return self._step(
+            tensors, tf.constant(step, tf.float32), tf.constant(rate_factor, tf.float32)
+        )
 
-    def _train_step(self, batch: Tensors, step: tf.Tensor) -> tf.Tensor:
+    def _train_step(self, batch: Tensors, step: tf.Tensor, rate_factor: tf.Tensor) -> tf.Tensor:
         embeddings = self.model.embeddings
         ids, places = tf.unique(embeddings.row_ids(batch))
         packed = embeddings.gather(ids)
@@ -76,14 +85,15 @@ class TrainStep:
         loss, column_gradients, dense_gradients = self._gradients(embedded, batch)
         flat = [tf.reshape(column_gradients[key], [-1, embeddings.width]) for key in embedded]
         row_gradients = self._sum_by_row(flat, places, ids)
-        if self.table_l2:
-            row_gradients += self.table_l2 * weights
+        if any(self.table_l2):
+            penalties = tf.gather(tf.constant(self.table_l2), embeddings.table_of(ids))
+            row_gradients += penalties[:, None] * weights
         row_gradients = tf.where(embeddings.is_padding(ids)[:, None], 0.0, row_gradients)
         if self.clip_norm is not None:
             (row_gradients, *dense_gradients), _ = tf.clip_by_global_norm(
                 [row_gradients, *dense_gradients], self.clip_norm
             )
-        updated = self.rows.update(packed, row_gradients, step)
+        updated = self.rows.update(packed, row_gradients, step, rate_factor)
         embeddings.packed.value.scatter_update(tf.IndexedSlices(updated, ids))
         self.dense.apply(dense_gradients, self.model.trainable_variables)
         return loss

@@ -93,9 +93,13 @@ class EmbeddingTables(keras.layers.Layer):
 
     def is_padding(self, row_ids: tf.Tensor) -> tf.Tensor:
         """Return which stacked rows are a table's padding row, bool of the same shape."""
-        starts = tf.constant(sorted(self.offsets.values()), tf.int32) + PADDING
-        position = tf.searchsorted(starts, row_ids, side="right") - 1
-        return tf.equal(tf.gather(starts, position), row_ids)
+        starts = tf.constant([*self.offsets.values()], tf.int32) + PADDING
+        return tf.equal(tf.gather(starts, self.table_of(row_ids)), row_ids)
+
+    def table_of(self, row_ids: tf.Tensor) -> tf.Tensor:
+        """Return the place in `tables` of each stacked row's table, int32 of the same shape."""
+        starts = tf.constant([*self.offsets.values()], tf.int32)  # ascending, as they were stacked
+        return tf.searchsorted(starts, row_ids, side="right") - 1
 
     def by_column(self, flat: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Cut a tensor with one entry per id, in the order of `row_ids`, into the batch's columns.

@@ -1,10 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Sequence
+from typing import Literal, Self
 
 import keras
 import tensorflow as tf
+from pydantic import BaseModel, Field
 
 from models.layers.activations import Activation, activation_layer
+from models.layers.regularisation import l2_penalty
+
+KernelInitializer = Literal["glorot_uniform", "glorot_normal", "he_uniform", "he_normal"]
+
+
+class MLPOptions(BaseModel):
+    """Options of every model with an MLP."""
+
+    hidden_units: tuple[int, ...] = Field(
+        (200, 80), description="Width of each hidden layer of the MLP."
+    )
+    activation: Activation = Field("relu", description="Of the MLP's hidden layers.")
+    dropout_rate: float = Field(
+        0.0, ge=0, lt=1, description="Share of the MLP's hidden values dropped in training."
+    )
+    batch_norm: bool = Field(
+        False, description="Whether hidden layers are batch-normalised before their activation."
+    )
+    mlp_l2: float = Field(
+        0.0, ge=0, description="λ of the penalty λ/2·|W|² on each layer of the MLP."
+    )
+    kernel_initializer: KernelInitializer = Field(
+        "glorot_uniform", description="Where the MLP's matrices start."
+    )
 
 
 class MLP(keras.layers.Layer):
@@ -16,6 +42,8 @@ class MLP(keras.layers.Layer):
         dropout_rate: Share of hidden values dropped in training, in [0, 1).
         batch_norm: Whether `norm` is batch normalisation; without, it is nothing.
         output_units: Width of a last linear layer; None for none.
+        l2: λ of the penalty λ/2·|W|² on the matrix of every layer, part of `losses`.
+        kernel_initializer: Where matrices start.
 
     Call arguments:
         inputs: Float (…, width).
@@ -33,14 +61,33 @@ class MLP(keras.layers.Layer):
         dropout_rate: float = 0.0,
         batch_norm: bool = False,
         output_units: int | None = None,
+        l2: float = 0.0,
+        kernel_initializer: KernelInitializer = "glorot_uniform",
     ) -> None:
         super().__init__()
         self.supports_masking = True  # or Keras warns that a mask is lost
-        self.hidden = [keras.layers.Dense(units) for units in hidden_units]
+        kernels = {
+            "kernel_initializer": kernel_initializer,
+            "kernel_regularizer": l2_penalty(l2),
+        }
+        self.hidden = [keras.layers.Dense(units, **kernels) for units in hidden_units]
         self.norms = [keras.layers.BatchNormalization() for _ in hidden_units if batch_norm]
         self.activations = [activation_layer(activation) for _ in hidden_units]
         self.dropout = keras.layers.Dropout(dropout_rate)
-        self.output_layer = keras.layers.Dense(output_units) if output_units else None
+        self.output_layer = keras.layers.Dense(output_units, **kernels) if output_units else None
+
+    @classmethod
+    def of(cls, options: MLPOptions, output_units: int | None = None) -> Self:
+        """Return the MLP that a model's Config asks for."""
+        return cls(
+            options.hidden_units,
+            options.activation,
+            options.dropout_rate,
+            options.batch_norm,
+            output_units,
+            options.mlp_l2,
+            options.kernel_initializer,
+        )
 
     def build(self, input_shape: Sequence[int | None]) -> None:
         """Create the weights of every layer."""

@@ -54,13 +54,28 @@ class Interrupted(Exception):
     pass
 
 
+FALLING_RATES = (
+    "train.schedule={kind: plateau, factor: 0.5}",
+    "train.warmup_steps=3",
+    "train.table_optimizer.kind=adagrad",
+    "train.dense_optimizer={kind: sgd, momentum: 0.9}",
+    "train.learning_rate=0.2",
+)
+
+
 @pytest.mark.parametrize(
-    ("steps", "xla"), [(1, "false"), (5, "false"), (10, "false"), (13, "true")]
+    ("steps", "overrides"),
+    [
+        (1, ["train.xla=false"]),
+        (5, ["train.xla=false"]),
+        (10, ["train.xla=false", *FALLING_RATES]),
+        (13, ["train.xla=true"]),
+    ],
 )
 def test_an_interrupted_run_continues_to_the_same_weights_to_the_bit(
-    new_run, monkeypatch, steps, xla
+    new_run, monkeypatch, steps, overrides
 ):
-    run = new_run(f"train.xla={xla}", "model.dropout_rate=0.2")
+    run = new_run("model.dropout_rate=0.2", *overrides)
     whole_facts, whole = fit(run, "whole")
     folder = run.folder / "killed"
     folder.mkdir()
@@ -108,12 +123,34 @@ def test_patience_counts_evaluations_without_a_better_one(new_run):
     assert steps.index(facts["best_step"]) == len(steps) - 3
 
 
+def test_rates_drop_after_evaluations_without_a_better_one(new_run, monkeypatch):
+    run = new_run(
+        "train.schedule={kind: plateau, factor: 0.5, patience: 2, min_factor: 0.2}",
+        "train.patience=7",
+        "train.learning_rate=0.02",
+        "train.epochs=9",
+    )
+    folder = run.folder / "train"
+    folder.mkdir()
+    trainer = Trainer(run, folder)
+    auc = iter([0.6, 0.5, 0.5, 0.7, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5])
+    monkeypatch.setattr(
+        "pipeline.train.evaluate",
+        lambda *_: dict.fromkeys(("gauc", "log_loss", "ne", "calibration")) | {"auc": next(auc)},
+    )
+    facts = trainer.fit()
+    rates = [entry["learning_rate"] for entry in facts["evaluations"]]
+    # halved after two evaluations without a better one, no lower than a fifth
+    right = [1, 1, 1, 0.5, 0.5, 0.5, 0.25, 0.25, 0.2, 0.2, 0.2]
+    assert rates == pytest.approx([0.02 * factor for factor in right])
+
+
 def test_a_loss_that_is_not_finite_ends_training(new_run, monkeypatch):
     run = new_run()
     folder = run.folder / "train"
     folder.mkdir()
     trainer = Trainer(run, folder)
-    monkeypatch.setattr(trainer, "train_step", lambda batch, step: float("nan"))
+    monkeypatch.setattr(trainer, "train_step", lambda batch, step, rate: float("nan"))
     with pytest.raises(TrainingDiverged, match=r"step 1: the loss is nan.*learning_rate"):
         trainer.fit()
 

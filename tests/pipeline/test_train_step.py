@@ -8,7 +8,7 @@ from models.lr import LR, LRConfig
 from models.optimizers import RowAdam
 from models.registry import MODELS, build
 from pipeline.train_step import TrainStep, weighted_log_loss
-from tests.reference.adam import lazy_adam
+from tests.reference.optimizers import lazy_adam
 
 SCHEMA = FeatureSchema(
     tables=(Table(name="a", rows=6), Table(name="b", rows=5)),
@@ -36,8 +36,8 @@ class Sgd:
 
     slot_values = ()
 
-    def update(self, rows, gradients, step):
-        del step
+    def update(self, rows, gradients, step, rate_factor):
+        del step, rate_factor
         return rows - gradients
 
 
@@ -153,12 +153,15 @@ def test_dense_weights_join_the_global_norm():
     np.testing.assert_allclose(rows[5], [3 / 5, 0.0], rtol=1e-6)
 
 
-def test_l2_pulls_each_distinct_row_once():
+def test_l2_pulls_each_distinct_row_of_its_table_once():
     model = linear_model()
     model.embeddings.packed.assign(np.full((11, 1), 2.0, np.float32))
-    step = TrainStep(model, Sgd(), keras.optimizers.SGD(0.0), table_l2=0.1, xla=False)
+    penalties = {"a": 0.1, "b": 0.3}
+    step = TrainStep(model, Sgd(), keras.optimizers.SGD(0.0), table_l2=penalties, xla=False)
     step(batch_of([2, 2, 2], [3, 3, 3], [0, 0, 0], [0, 1, 0], [0, 0, 0]), 1)  # weight 0: no loss
-    np.testing.assert_allclose(model.embeddings.packed.numpy()[[2, 9], 0], 1.8, rtol=1e-6)
+    found = model.embeddings.packed.numpy()[:, 0]
+    np.testing.assert_allclose(found[[2, 9]], [1.8, 1.4], rtol=1e-6)
+    np.testing.assert_array_equal(np.delete(found, [2, 9]), 2.0)
 
 
 def test_loss_is_the_weighted_mean():
@@ -176,7 +179,7 @@ def test_no_step_reads_the_whole_table():
     model.build_from(batch)
     step = TrainStep(model, RowAdam(), keras.optimizers.Adam(0.1), xla=False)
     tensors = {name: tf.constant(array) for name, array in batch.items()}
-    graph = step._step.get_concrete_function(tensors, tf.constant(1.0)).graph
+    graph = step._step.get_concrete_function(tensors, tf.constant(1.0), tf.constant(1.0)).graph
     packed = next(
         inner for outer, inner in graph.captures if outer is model.embeddings.packed.value.handle
     )

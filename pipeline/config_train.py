@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part of a config that says how the model is fitted."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat
+
+from pipeline.config_data import Section
+
+Share = Annotated[float, Field(ge=0, lt=1)]
+
+
+class Adam(Section):
+    """Adam; of tables, only the rows that a batch holds change."""
+
+    kind: Literal["adam"] = "adam"
+    beta_1: Share = Field(0.9, description="Decay of the mean of gradients.")
+    beta_2: Share = Field(0.999, description="Decay of the mean of squared gradients.")
+    epsilon: float = Field(1e-8, gt=0, description="Added to the root of that mean.")
+
+
+class Adagrad(Section):
+    """Adagrad: the more a weight has moved, the less it moves."""
+
+    kind: Literal["adagrad"]
+    initial_accumulator: float = Field(
+        0.1, gt=0, description="Where the sum of squared gradients starts."
+    )
+
+
+class FTRL(Section):
+    """FTRL-proximal (McMahan et al. 2013), which sets weights that matter little to 0."""
+
+    kind: Literal["ftrl"]
+    beta: float = Field(1.0, ge=0, description="Smooths the first learning rates.")
+    l1: float = Field(0.0, ge=0, description="λ₁: the larger, the more weights are exactly 0.")
+    l2: float = Field(0.0, ge=0, description="λ₂: pulls weights towards 0.")
+
+
+class SGD(Section):
+    """Gradient descent with or without momentum."""
+
+    kind: Literal["sgd"]
+    momentum: Share = Field(0.0, description="Share of the last step that the next one keeps.")
+
+
+class AdamW(Section):
+    """Adam with weight decay apart from the gradient."""
+
+    kind: Literal["adamw"]
+    weight_decay: float = Field(0.004, ge=0, description="Share of a weight lost per step, × rate.")
+    beta_1: Share = Field(0.9, description="Decay of the mean of gradients.")
+    beta_2: Share = Field(0.999, description="Decay of the mean of squared gradients.")
+    epsilon: float = Field(1e-8, gt=0, description="Added to the root of that mean.")
+
+
+TableOptimizer = Annotated[Adam | Adagrad | FTRL | SGD, Field(discriminator="kind")]
+DenseOptimizer = Annotated[Adam | AdamW | Adagrad | SGD, Field(discriminator="kind")]
+
+
+class Constant(Section):
+    """The learning rates stay as they are."""
+
+    kind: Literal["constant"] = "constant"
+
+
+class Plateau(Section):
+    """The learning rates drop when the validation metric no longer gets better."""
+
+    kind: Literal["plateau"]
+    factor: float = Field(0.1, gt=0, lt=1, description="What each drop multiplies them by.")
+    patience: int = Field(
+        1, ge=1, description="Evaluations without a better metric before each drop."
+    )
+    min_factor: float = Field(1e-3, gt=0, le=1, description="They drop no further than to this.")
+
+
+class Cosine(Section):
+    """The learning rates follow half a cosine from all to little over the planned steps."""
+
+    kind: Literal["cosine"]
+    final_factor: float = Field(0.0, ge=0, le=1, description="Their share in the last step.")
+
+
+Schedule = Annotated[Constant | Plateau | Cosine, Field(discriminator="kind")]
+
+
+class TrainConfig(Section):
+    """How the model is fitted."""
+
+    epochs: int = Field(3, ge=1, description="Passes over the training rows, at most.")
+    batch_size: int = Field(4096, ge=1, description="Rows per step.")
+    learning_rate: float = Field(1e-3, gt=0, description="Of the dense weights.")
+    table_learning_rate: float | None = Field(
+        None, gt=0, description="Of the embedding tables; as learning_rate if not given."
+    )
+    dense_optimizer: DenseOptimizer = Field(Adam(), description="Fits the dense weights.")
+    table_optimizer: TableOptimizer = Field(
+        Adam(), description="Fits the rows of embedding tables that a batch holds."
+    )
+    schedule: Schedule = Field(
+        Constant(), description="How the learning rates change in the course of training."
+    )
+    warmup_steps: int = Field(
+        0, ge=0, description="First steps, in which the learning rates rise from near 0."
+    )
+    table_l2: NonNegativeFloat | dict[str, NonNegativeFloat] = Field(
+        0.0,
+        description="λ of the penalty λ/2·|w|² on the embedding rows of a batch: one for all "
+        "tables, or by table (the feature that owns it).",
+    )
+    clip_norm: float | None = Field(
+        None, gt=0, description="Largest global norm of all gradients, embedding rows included."
+    )
+    monitor: Literal["auc", "gauc", "log_loss"] = Field(
+        "auc", description="Validation metric that picks the best state."
+    )
+    evaluations_per_epoch: int = Field(4, ge=1, description="Validations within one epoch.")
+    patience: int = Field(
+        4, ge=1, description="Evaluations without a better metric before training stops."
+    )
+    checkpoint_steps: int = Field(500, ge=1, description="Steps between two checkpoints.")
+    xla: bool = Field(True, description="Compile the dense part with XLA.")
