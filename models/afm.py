@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Sequence
 
-import keras
 import tensorflow as tf
 from pydantic import Field
 
@@ -21,7 +20,10 @@ class AFMConfig(FieldConfig):
         description="λ of the penalty λ |W|² on the attention network, added to the loss.",
     )
     dropout_rate: float = Field(
-        0.0, ge=0, lt=1, description="Share of the pooled vector's coordinates dropped in training."
+        0.0,
+        ge=0,
+        lt=1,
+        description="Share of the coordinates of pairs' products dropped in training.",
     )
 
 
@@ -47,17 +49,17 @@ class AFM(LinearFieldModel):
     References:
         Xiao et al., Attentional Factorization Machines: Learning the Weight of Feature Interactions
         via Attention Networks, IJCAI 2017, §3.1, Eq. 2, 4, 5 and 6; §3.2 for dropout and L2.
-    Differs from the paper: dropout falls on the pooled vector, as its authors' code has it, not on
-        each pair's. The attention network is 8 wide (the paper: as wide as the vectors, with little
-        difference from 1 to 256). Items of one list form no pairs among themselves.
+    Differs from the paper: the attention network is 8 wide (the paper: as wide as the vectors, with
+        little difference from 1 to 256). Items of one list form no pairs among themselves.
     """
 
     def __init__(
         self, schema: FeatureSchema, config: AFMConfig, slot_values: Sequence[float] = ()
     ) -> None:
         super().__init__(schema, config, slot_values)
-        self.attention_layer = PairAttention(config.attention_units, config.attention_l2)
-        self.dropout = keras.layers.Dropout(config.dropout_rate, dtype=keras.config.floatx())
+        self.attention_layer = PairAttention(
+            config.attention_units, config.attention_l2, config.dropout_rate
+        )
         self.projection = self.add_weight(
             name="projection", shape=(config.embedding_dim,), initializer="ones"
         )
@@ -70,8 +72,8 @@ class AFM(LinearFieldModel):
     def logits(self, embedded: Tensors, batch: Tensors, training: bool) -> tf.Tensor:
         """Compute logits (batch,); see `CTRModel.logits`."""
         linear, vectors, _ = self.fields(embedded, batch)
-        pooled = self.attention_layer(vectors, self._active(batch, vectors))
-        pooled = self.dropout(pooled, training=training)
+        active = self._active(batch, vectors)
+        pooled = self.attention_layer(vectors, active, training=training)
         return linear + tf.linalg.matvec(pooled, self.projection)
 
     def attention(self, batch: Tensors) -> tf.Tensor:

@@ -2,6 +2,7 @@
 """Attention over all pairs of fields."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import keras
 import numpy as np
@@ -24,25 +25,30 @@ class PairAttention(keras.layers.Layer):
     Args:
         attention_units: Width of b and h, at least 1.
         l2: λ of the penalty λ |W|², which is one of the layer's `losses`; 0 for none.
+        dropout_rate: Share of the coordinates of e_i ⊙ e_j dropped in training, in [0, 1).
 
     Call arguments:
         vectors: e_i of each of F fields, float (batch, dim); at least one.
         active: bool (batch, F), True at fields that have a value: pairs of two of them take
             attention, all others get none.
+        training: Whether dropout is on.
 
     Returns:
         f, float (batch, dim); 0 for a row without a pair.
 
     References:
-        Xiao et al., Attentional Factorization Machines, IJCAI 2017, §3.1, Eq. 4 and 5.
+        Xiao et al., Attentional Factorization Machines, IJCAI 2017, §3.1, Eq. 4 and 5; §3.2 for
+        dropout "on the pair-wise interaction layer" and the penalty.
     Differs from the paper: nothing.
     """
 
-    def __init__(self, attention_units: int, l2: float = 0.0) -> None:
+    def __init__(self, attention_units: int, l2: float = 0.0, dropout_rate: float = 0.0) -> None:
         # float32 whatever the policy: a soft-max over hundreds of pairs
         super().__init__(dtype=keras.config.floatx())
         self.units = attention_units
         self.l2 = l2
+        self.dropout_rate = dropout_rate
+        self.seed_generator = keras.random.SeedGenerator() if dropout_rate else None
 
     def build(self, vectors_shape: Sequence[Sequence[int | None]], *_: object) -> None:
         """Create W, b and h."""
@@ -58,20 +64,30 @@ class PairAttention(keras.layers.Layer):
             name="projection", shape=shape[1:], initializer="glorot_uniform"
         )
 
-    def call(self, vectors: Sequence[tf.Tensor], active: tf.Tensor) -> tf.Tensor:
+    def call(
+        self, vectors: Sequence[tf.Tensor], active: tf.Tensor, training: bool = False
+    ) -> tf.Tensor:
         """Pool the pairs; see the class."""
         if len(vectors) == 1:
             return tf.zeros_like(vectors[0])
-
         fields = tf.concat(vectors, axis=1)
-        return in_parts(_pool, (fields,), (active,), self._tensors(), _gradients)
+        rate, constants = 0.0, [active]
+        if training and self.seed_generator:
+            rate, rows = self.dropout_rate, tf.shape(fields)[0]
+            # a part draws by the seed of its first row, on the way back again the same
+            constants.append(tf.random.stateless_uniform(
+                (rows, 2), self.seed_generator.next(), None, None, tf.int32
+            ))  # fmt: skip
+        pool, gradients = partial(_pool, rate), partial(_gradients, rate)
+        return in_parts(pool, (fields,), constants, self._tensors(), gradients)
 
     def weights_of_pairs(self, vectors: Sequence[tf.Tensor], active: tf.Tensor) -> tf.Tensor:
         """Return a_ij, float (batch, F, F), 0 unless i < j; arguments as in a call."""
         count = len(vectors)
         if count == 1:
             return tf.zeros((tf.shape(active)[0], 1, 1), vectors[0].dtype)
-        _, _, weights = _attend(tf.concat(vectors, axis=1), active, *self._tensors())
+        products = _products(tf.concat(vectors, axis=1), count)
+        _, weights = _attend(products, active, *self._tensors())
         first, second, real = _circle(count)
         places = np.full((count, count), len(first))  # the place that is added below holds 0
         low, high = np.minimum(first, second)[real], np.maximum(first, second)[real]
@@ -101,38 +117,54 @@ def _products(fields: tf.Tensor, count: int) -> tf.Tensor:
     return tf.stack(rounds, axis=1)
 
 
+def _kept(rate: float, seeds: Sequence[tf.Tensor], shape: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """Return what dropout multiplies by: 0, or 1 / (1 - rate)."""
+    drawn = tf.random.stateless_uniform(shape, seeds[0][0])
+    return tf.where(drawn >= rate, tf.cast(1 / (1 - rate), dtype), 0.0)
+
+
 def _attend(
-    fields: tf.Tensor, active: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, projection: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Return the products, (B, P, D), W (e_i ⊙ e_j) + b, (B, P U), and a, (B, P)."""
+    products: tf.Tensor,
+    active: tf.Tensor,
+    kernel: tf.Tensor,
+    bias: tf.Tensor,
+    projection: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return W (e_i ⊙ e_j) + b, (B, P U), and a, (B, P), of products (B, F // 2, F D)."""
     count, (dim, units) = active.shape[1], kernel.shape
-    products = tf.reshape(_products(fields, count), (-1, count // 2 * count, dim))
-    pairs = products.shape[1]
+    pairs = count // 2 * count
     hidden = tf.reshape(tf.reshape(products, (-1, dim)) @ kernel, (-1, pairs * units))
     hidden += tf.tile(bias, [pairs])  # XLA makes faster loops of (B, P U) than of (B, P, U)
     scored = tf.nn.relu(hidden) * tf.tile(projection, [pairs])
     scores = tf.reduce_sum(tf.reshape(scored, (-1, pairs, units)), axis=2)
     both = tf.reshape(_products(tf.cast(active, scores.dtype), count), (-1, pairs)) > 0
-    return products, hidden, masked_softmax(scores, both & _circle(count)[2])
+    return hidden, masked_softmax(scores, both & _circle(count)[2])
 
 
-def _pool(fields: tf.Tensor, active: tf.Tensor, *weights: tf.Tensor) -> tf.Tensor:
-    products, _, attention = _attend(fields, active, *weights)
-    return tf.reduce_sum(products * attention[..., tf.newaxis], axis=1)
+def _pool(rate: float, fields: tf.Tensor, active: tf.Tensor, *rest: tf.Tensor) -> tf.Tensor:
+    """Return Σ a_ij e_i ⊙ e_j, (B, D); rest are seeds, if coordinates are dropped, W, b and h."""
+    *seeds, kernel, bias, projection = rest
+    products = _products(fields, active.shape[1])
+    if rate:
+        products *= _kept(rate, seeds, tf.shape(products), products.dtype)
+    _, attention = _attend(products, active, kernel, bias, projection)
+    pairs = tf.reshape(products, (-1, attention.shape[1], kernel.shape[0]))
+    return tf.reduce_sum(pairs * attention[..., tf.newaxis], axis=1)
 
 
 def _gradients(
-    fields: tf.Tensor,
-    active: tf.Tensor,
-    upstream: tf.Tensor,
-    kernel: tf.Tensor,
-    bias: tf.Tensor,
-    projection: tf.Tensor,
+    rate: float, fields: tf.Tensor, active: tf.Tensor, *rest: tf.Tensor
 ) -> tuple[tf.Tensor, ...]:
-    """Return the gradients of fields, W, b and h from that of `_pool`, (B, D)."""
+    """Return the gradients of fields, W, b and h; rest are seeds, that of `_pool`, W, b and h."""
+    *seeds, upstream, kernel, bias, projection = rest
     count, (dim, units) = active.shape[1], kernel.shape
-    products, hidden, attention = _attend(fields, active, kernel, bias, projection)
-    pairs = products.shape[1]
+    products, kept = _products(fields, count), None
+    if rate:
+        kept = _kept(rate, seeds, tf.shape(products), products.dtype)
+        products *= kept
+    hidden, attention = _attend(products, active, kernel, bias, projection)
+    pairs = attention.shape[1]
+    products = tf.reshape(products, (-1, pairs, dim))
     of_attention = tf.reduce_sum(products * upstream[:, tf.newaxis], axis=2)
     mean = tf.reduce_sum(attention * of_attention, axis=1, keepdims=True)
     of_scores = attention * (of_attention - mean)  # the soft-max backwards
@@ -147,6 +179,8 @@ def _gradients(
     of_products = tf.reshape(of_products, (-1, pairs, dim))
     of_products += attention[..., tf.newaxis] * upstream[:, tf.newaxis]
     of_products = tf.reshape(of_products, (-1, count // 2, count * dim))
+    if kept is not None:
+        of_products *= kept
     of_fields = _gradient_of_products(fields, of_products, dim)
     return of_fields, of_kernel * projection, of_bias * projection, of_projection
 

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from features.schema import Categorical, CategoricalList, FeatureSchema, Numeric, Table
 from models.afm import AFM, AFMConfig
+from models.layers import pair_attention as pair_attention_module
 from models.layers import parts as parts_module
 from models.layers.pair_attention import PairAttention
 from tests.models.against_reference import assert_equals_reference, parts
@@ -166,9 +167,29 @@ def test_the_penalty_reaches_the_gradient_in_a_compiled_step():
     np.testing.assert_allclose(slope(), model.attention_layer.kernel.numpy(), rtol=1e-6)
 
 
-def test_pooled_coordinates_are_dropped_in_training():
+def test_coordinates_of_each_pair_are_dropped_in_training():
     keras.utils.set_random_seed(0)
     model = worked_example(dropout_rate=0.5)
-    batch = rows_of(ONES, [0] * 64)
+    batch = rows_of(ONES, [0] * 512)
     logits = model.logits(model.embeddings(batch), batch, training=True).numpy()
-    np.testing.assert_allclose(np.unique(logits), [0, 22 / 3], rtol=1e-6)  # nothing, or all doubled
+    # each of 1·2, 1·3 and 2·3 is left out or doubled, on its own
+    sums = {2 * (a + b + c) for a in (0, 2) for b in (0, 3) for c in (0, 6)}
+    np.testing.assert_allclose(np.unique(logits.round(5)), sorted(s / 3 for s in sums), rtol=1e-4)
+    assert logits.mean() == pytest.approx(11 / 3, rel=0.1)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.4])
+def test_gradients_with_dropout_are_those_of_a_tape(rate, float64):
+    random = np.random.default_rng(0)
+    fields = tf.constant(random.normal(size=(6, 5 * 3)))
+    active = tf.constant(random.random((6, 5)) > 0.2)
+    weights = [tf.constant(random.normal(size=shape)) for shape in [(3, 4), (4,), (4,)]]
+    upstream = tf.constant(random.normal(size=(6, 3)))
+    seeds = [tf.constant([[1, 2]] * 6)] if rate else []
+    with tf.GradientTape() as tape:
+        tape.watch([fields, *weights])
+        pooled = pair_attention_module._pool(rate, fields, active, *seeds, *weights)
+    expected = tape.gradient(pooled, [fields, *weights], upstream)
+    found = pair_attention_module._gradients(rate, fields, active, *seeds, upstream, *weights)
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)

@@ -190,6 +190,14 @@ def test_overrides_are_checked_with_the_rest(validate):
     ]
 
 
+def test_penalties_name_tables_of_the_model(validate):
+    problems, _ = validate(overrides=["train.table_l2={item: 0.1, usr: 0.1}"])
+    assert problems == [
+        "--set train.table_l2={item: 0.1, usr: 0.1}: train.table_l2.usr: the model has no table "
+        "'usr': did you mean 'user'?"
+    ]
+
+
 def test_faults_of_joins_have_their_place(validate):
     joins = (
         'log.csv", joins: [{files: FOLDER/no.csv, on: user}, '
