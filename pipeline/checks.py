@@ -30,6 +30,8 @@ from pipeline.config import (
 )
 from pipeline.config_file import Parsed, describe, nearest, parse
 from pipeline.config_yaml import KeyPath, Problem, read_document
+from pipeline.errors import ConfigError, InputRejected
+from pipeline.file_split import parts_of_files
 from pipeline.rows import needed_columns
 from pipeline.sources.source import look_at
 
@@ -98,6 +100,10 @@ def check_data(
     needs = [n for n in needed_columns(readable) if not parsed.has_dropped(n.path[0])]
     source, found = look_at(config.data, needs, date)
     problems = [Problem(problem.path, str(problem.error)) for problem in found]
+    try:
+        parts_of_files(config.split, [file.path for file in source.files], date)
+    except (ConfigError, InputRejected) as error:
+        problems.append(Problem(("split",), str(error)))
     return problems, [*source.warnings, *source.notes]
 
 

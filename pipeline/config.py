@@ -2,7 +2,6 @@
 """The config of a run: one YAML file, checked as a whole before anything is read."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -20,6 +19,15 @@ from pipeline.config_data import (
     expand_path,
     in_full,
 )
+from pipeline.config_split import (
+    ColumnSplit,
+    FilesSplit,
+    HashSplit,
+    LeaveLastOut,
+    SplitConfig,
+    TimeSplit,
+    moment_us,
+)
 from pipeline.config_train import TrainConfig
 
 __all__ = [
@@ -30,6 +38,7 @@ __all__ = [
     "EvaluateConfig",
     "ExportConfig",
     "FilesConfig",
+    "FilesSplit",
     "Format",
     "Gate",
     "HashSplit",
@@ -49,92 +58,6 @@ RESERVED_NAMES = frozenset({"row_id", "label", "weight", "group", "time_us", "sp
 """Columns of the encoded data and of predictions; no feature may be called so."""
 RESERVED_KEYS = RESERVED_NAMES - {"split"} | {"row"}
 """Columns of predictions beside the keys; no key may be called so."""
-
-
-def moment_us(iso: str) -> int:
-    """Return a moment (ISO 8601, UTC unless it says otherwise) in µs since 1970.
-
-    Raises:
-        ValueError: The text is no such moment.
-    """
-    try:
-        moment = datetime.fromisoformat(iso)
-    except ValueError:
-        raise ValueError(f"{iso!r} is no moment such as 2026-01-31 or 2026-01-31T12:00Z") from None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-
-
-class TimeSplit(Section):
-    """Oldest rows train, newest rows test; rows of one moment stay together."""
-
-    kind: Literal["time"] = "time"
-    valid: float = Field(0.1, gt=0, lt=1, description="Share of rows for validation.")
-    test: float = Field(0.1, gt=0, lt=1, description="Share of rows for the test, the newest.")
-    valid_from: str | None = Field(
-        None, description="First moment of validation (ISO 8601, UTC) instead of a share."
-    )
-    test_from: str | None = Field(None, description="First moment of the test, likewise.")
-    gap_s: float = Field(
-        0.0, ge=0, description="Rows this close before a boundary are left out, in seconds."
-    )
-
-    @model_validator(mode="after")
-    def _shares(self) -> Self:
-        if self.valid + self.test >= 1:
-            raise ValueError("valid + test leave no rows for training")
-        if (self.valid_from is None) != (self.test_from is None):
-            raise ValueError("give both valid_from and test_from, or neither")
-        moments = [moment_us(text) for text in (self.valid_from, self.test_from) if text]
-        if moments and moments[0] >= moments[1]:
-            raise ValueError("valid_from must be before test_from: the newest rows are the test")
-        return self
-
-
-class HashSplit(Section):
-    """By a stable hash of a column: the same value is in the same part in every run."""
-
-    kind: Literal["hash", "user"]
-    column: str | None = Field(
-        None, description="Column that is hashed; for user the entity, for hash the row number."
-    )
-    valid: float = Field(0.1, gt=0, lt=1, description="Share of values for validation.")
-    test: float = Field(0.1, gt=0, lt=1, description="Share of values for the test.")
-
-    @model_validator(mode="after")
-    def _shares(self) -> Self:
-        if self.valid + self.test >= 1:
-            raise ValueError("valid + test leave no rows for training")
-        return self
-
-
-class ColumnSplit(Section):
-    """A column says which part a row belongs to."""
-
-    kind: Literal["column"]
-    column: str = Field(description="Column of the data.")
-    train: Texts = Field(("train",), description="Its values for training rows.")
-    valid: Texts = Field(("valid",), description="Its values for validation rows.")
-    test: Texts = Field(("test",), description="Its values for test rows.")
-
-    @model_validator(mode="after")
-    def _apart(self) -> Self:
-        parts = [*self.train, *self.valid, *self.test]
-        shared = sorted({value for value in parts if parts.count(value) > 1})
-        if shared:
-            raise ValueError(f"values may name one part only: {', '.join(shared)}")
-        return self
-
-
-class LeaveLastOut(Section):
-    """Each entity's last event tests, the one before validates, the others train."""
-
-    kind: Literal["leave_last_out"]
-
-
-SplitConfig = Annotated[
-    TimeSplit | HashSplit | ColumnSplit | LeaveLastOut, Field(discriminator="kind")
-]
 
 
 Metric = Literal["auc", "gauc", "log_loss", "ne", "calibration", "ece"]

@@ -3,6 +3,8 @@
 
 import os
 import re
+from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -17,7 +19,20 @@ from pydantic import (
 
 from features.specs import TimeFormat
 
-Format = Literal["csv", "tsv", "jsonl", "parquet"]
+Format = Literal["csv", "tsv", "jsonl", "parquet", "libsvm", "libffm"]
+ENDINGS: Mapping[str, Format] = {
+    ".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",
+    ".parquet": "parquet", ".pq": "parquet", ".libsvm": "libsvm", ".svm": "libsvm",
+    ".libfm": "libsvm", ".libffm": "libffm", ".ffm": "libffm",
+}  # fmt: skip
+_COMPRESSED_ENDINGS = (".gz", ".gzip", ".zst", ".zstd")
+
+
+def format_by_ending(path: str) -> Format | None:
+    """Return the format that a file's ending, without that of a compression, stands for."""
+    suffixes = [s.lower() for s in PurePath(path).suffixes]
+    suffixes = [suffix for suffix in suffixes if suffix not in _COMPRESSED_ENDINGS]
+    return ENDINGS.get(suffixes[-1]) if suffixes else None
 
 
 class Section(BaseModel):
@@ -45,6 +60,17 @@ Texts = Annotated[
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
 ]
 """Texts, of which a single one needs no list around it."""
+
+
+SPARSE_FORMATS: tuple[Format, ...] = ("libsvm", "libffm")
+"""Formats whose lines are a label and the indices of what is not zero."""
+SPARSE_COLUMNS = ("label", "qid")
+_Base = Literal[0, 1]
+
+
+def value_column(field: str) -> str:
+    """Return the column with the value of a field that libsvm files have by position."""
+    return f"{field}_value"
 
 
 class FilesConfig(Section):
@@ -77,6 +103,19 @@ class FilesConfig(Section):
     trim: bool = Field(
         False, description="Strip white space around texts (around numbers it never matters)."
     )
+    index_base: _Base | dict[str, _Base] | None = Field(
+        None,
+        description="Of libsvm and libffm: 0 or 1, what the indices (and the fields of libffm) are "
+        "counted from; ids count from 0. For files that differ {glob of a file's name: base, …}. "
+        "Indices are ids as they are written if not given.",
+    )
+    fields: tuple[str, ...] | None = Field(
+        None,
+        min_length=1,
+        description="Of libsvm: names of the columns by position, for files with the same number "
+        "of features in each row; <name>_value holds the value. Of libffm: names of the fields "
+        "by number.",
+    )
 
     @model_validator(mode="after")
     def _header_or_columns(self) -> Self:
@@ -86,6 +125,28 @@ class FilesConfig(Section):
             raise ValueError("header: false needs columns, the names in order")
         if self.header and self.columns:
             raise ValueError("columns are for files without a header; add header: false")
+        return self
+
+    @field_validator("fields")
+    @classmethod
+    def _distinct_fields(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        names = [*SPARSE_COLUMNS, *(value or ()), *(value_column(name) for name in value or ())]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise ValueError(
+                f"{', '.join(repeated)} would be the name of two columns; label, qid and "
+                "<field>_value are columns too"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _sparse_options(self) -> Self:
+        other = self.format not in (None, *SPARSE_FORMATS)
+        if other and (self.fields is not None or self.index_base is not None):
+            key = "fields" if self.fields is not None else "index_base"
+            raise ValueError(
+                f"{key} is an option of libsvm and libffm, the format is {self.format}"
+            )
         return self
 
 

@@ -15,6 +15,7 @@ from features.splits import SPLITS, TRAIN, by_time, leave_last_out, shuffled, ti
 from pipeline.config import LeaveLastOut, RunConfig, TimeSplit, moment_us
 from pipeline.engine import open_engine
 from pipeline.errors import InputRejected
+from pipeline.file_split import parts_of_files
 from pipeline.profile import profile_dataset
 from pipeline.rows import GROUP, LABEL, ROW, TIME, WEIGHT, key_column, needed_columns, null_rule
 from pipeline.runs import (
@@ -48,17 +49,20 @@ def ingest(run: Run) -> Stage:
     config = run.config
     source = open_source(config.data, needed_columns(config), run.date)
     # rows are numbered in the order of the files' names, however the config lists them
-    source = replace(source, files=tuple(sorted(source.files, key=lambda file: file.path)))
+    files_in_order = tuple(sorted(source.files, key=lambda file: file.path))
+    parts = parts_of_files(config.split, [file.path for file in files_in_order], run.date)
+    source = replace(source, files=files_in_order, parts=parts)
     for warning in source.warnings:
         run.progress.event("warning", message=warning)
     files = [f.path for f in source.files] + [f.path for side in source.sides for f in side.files]
     data_fingerprint = fingerprint_files(files)
-    parts = ("data", "label", "weight", "time", "entity", "keys", "split", "features", "seed")
-    relevant = {part: getattr(config, part) for part in parts}
+    sections = ("data", "label", "weight", "time", "entity", "keys", "split", "features", "seed")
+    relevant = {section: getattr(config, section) for section in sections}
     relevant["parity_rows"] = config.export.parity_rows
     relevant["group"] = config.evaluate.group
     # where the files lie does not matter, their contents do
     relevant["data"] = _without_paths(config)
+    relevant["files"] = [(parts.get(str(f.path)), f.index_base) for f in files_in_order]
     fingerprint = fingerprint_of(relevant, data_fingerprint, code_fingerprint())
     facts = {"data_fingerprint": data_fingerprint, "files": [str(path) for path in files]}
     return build_stage(

@@ -14,7 +14,8 @@ from pipeline.config import RESERVED_NAMES, DataConfig, EngineConfig
 from pipeline.engine import open_engine
 from pipeline.errors import InputRejected
 from pipeline.sources.files import first_fields, format_of, inspect, match_files
-from pipeline.sources.scan import Wanted, readable, scan_files
+from pipeline.sources.scan import readable, scan_files
+from pipeline.sources.sql import Wanted
 
 SAMPLE_ROWS = 10_000
 _LABELS = ("click", "clicked", "is_click", "clk", "label", "y", "target", "rating", "stars",

@@ -31,7 +31,7 @@ from features.splits import by_column, by_hash
 from pipeline.config import ColumnSplit, HashSplit, RunConfig
 from pipeline.config_yaml import KeyPath
 from pipeline.sources import scan
-from pipeline.sources.scan import Wanted
+from pipeline.sources.sql import Wanted
 
 ROW, LABEL, WEIGHT, TIME, ENTITY, GROUP = "_row", "_label", "_weight", "_time", "_entity", "_group"
 FILE, SPLIT, MALFORMED = "_file", "_split", "_malformed"
@@ -107,7 +107,9 @@ def null_rule(config: RunConfig) -> NullRule:
     return NullRule(config.data.null_tokens, config.data.trim)
 
 
-def typed_rows(source: Any, config: RunConfig, first_row: int, labelled: bool = True) -> Any:
+def typed_rows(
+    source: Any, config: RunConfig, first_row: int, labelled: bool = True, signed: bool = False
+) -> Any:
     """Return typed rows of a scan.
 
     Args:
@@ -115,6 +117,7 @@ def typed_rows(source: Any, config: RunConfig, first_row: int, labelled: bool = 
         config: The run's config.
         first_row: `_row` of the scan's first row.
         labelled: Whether label and weight are needed; predictions do without.
+        signed: Whether -1 is a label beside 0 and 1; `_label` is -1 then.
 
     Returns:
         Table with `_row`, `_file`, `_label` (int8), `_weight` (float32), `_time` (int64 µs),
@@ -134,7 +137,7 @@ def typed_rows(source: Any, config: RunConfig, first_row: int, labelled: bool = 
 
     label_known = config.label.column in source.columns
     if labelled or label_known:
-        label = _label(source, config, rule)
+        label = _label(source, config, rule, signed)
         add(LABEL, config.label.column, label if labelled else _unlabelled_is_no_click(label))
     if labelled:
         add(WEIGHT, config.weight or "", _weight(source, config))
@@ -238,14 +241,14 @@ def _number(source: Any, column: str) -> Read:
     return Read(source[_NUMBER + column], source[_NO_NUMBER + column])
 
 
-def _label(source: Any, config: RunConfig, rule: NullRule) -> Read:
-    """Read the label as 0 or 1 (int8); a missing one is malformed."""
+def _label(source: Any, config: RunConfig, rule: NullRule, signed: bool) -> Read:
+    """Read the label as 0 or 1, or -1 (int8); a missing one is malformed."""
     label = config.label
     if isinstance(label.positive, tuple):
         text = read_text(source[label.column], rule).value
         return Read(text.isin(label.positive).cast("int8"), text.isnull())
     if label.comparison is None:
-        clicked = _truth(source[label.column], rule)
+        clicked = _truth(source[label.column], rule, signed)
         return Read(clicked, clicked.isnull())
     number = _number(source, label.column)
     name, bound = label.comparison
@@ -253,13 +256,15 @@ def _label(source: Any, config: RunConfig, rule: NullRule) -> Read:
     return Read(clicked, number.malformed | number.value.isnull())
 
 
-def _truth(column: Any, rule: NullRule) -> Any:
-    """Return 1 for 1 and true, 0 for 0 and false, null for anything else."""
+def _truth(column: Any, rule: NullRule, signed: bool) -> Any:
+    """Return 1 for 1 and true, 0 for 0 and false, -1 if it may be, null for anything else."""
     if column.type().is_string():
         text = column.strip().lower()
         column = ibis.cases((text == "true", "1"), (text == "false", "0"), else_=column)
     number = read_float64(column, rule).value
-    return ibis.ifelse(number.isin([0.0, 1.0]), number, None).cast("int8")
+    return ibis.ifelse(number.isin([-1.0, 0.0, 1.0] if signed else [0.0, 1.0]), number, None).cast(
+        "int8"
+    )
 
 
 def _unlabelled_is_no_click(label: Read) -> Read:

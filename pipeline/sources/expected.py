@@ -5,18 +5,26 @@ from features.specs import TimeFormat, raw_inputs
 from pipeline.config import RunConfig
 
 
-def expected_form(config: RunConfig, column: str) -> str:
-    """Say in words what a cell of `column` must hold, for messages about malformed cells."""
+def expected_form(config: RunConfig, column: str, signed: bool = False) -> str:
+    """Say in words what a cell of `column` must hold, for messages about malformed cells.
+
+    Args:
+        config: The run's config.
+        column: The column; empty for a row that is malformed as a whole.
+        signed: Whether -1 may be a label.
+    """
     if not column:
         return "a JSON object"
     forms: list[str] = []
     if column == config.label.column:
         positive = config.label.positive
         rule = "a value" if isinstance(positive, tuple) else "a number"
+        numbers = "-1, 0 or 1" if signed else "0 or 1"
         forms.append(
             f"{rule} (label)"
             if positive
-            else '0 or 1 (label; for other values say which count, as in label.positive: ">= 1")'
+            else f"{numbers} (label; for other values say which count, as in "
+            'label.positive: ">= 1")'
         )
     if config.time and column == config.time.column:
         forms.append(f"a moment ({_time_form(config.time)})")

@@ -15,15 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.config import FilesConfig, Format, expand_path
+from pipeline.config_data import ENDINGS, SPARSE_FORMATS, format_by_ending
 from pipeline.errors import ConfigError, InputRejected
+from pipeline.sources.meant import index_base_of
+from pipeline.sources.sparse import Grammar, sparse_columns
 
 Compression = Literal["none", "gzip", "zstd"]
 
-_FORMATS: dict[str, Format] = {
-    ".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",
-    ".parquet": "parquet", ".pq": "parquet",
-}  # fmt: skip
-_COMPRESSED_ENDINGS = (".gz", ".gzip", ".zst", ".zstd")
 _MAGIC: Mapping[bytes, Compression] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _UNREADABLE_MAGIC = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"PK\x03\x04": "zip", b"\x04\x22M": "lz4"}
 _HEAD_BYTES = 1 << 20
@@ -45,6 +43,7 @@ class SourceFile:
         schema: Of Parquet.
         compression: Of the whole file.
         blank_lines: Empty lines before the header.
+        index_base: Of libsvm and libffm, what indices are counted from, if the config says so.
     """
 
     path: Path
@@ -53,13 +52,19 @@ class SourceFile:
     schema: pa.Schema | None = None
     compression: Compression = "none"
     blank_lines: int = 0
+    index_base: int | None = None
 
     @property
     def layout(self) -> tuple[Any, ...]:
         """What files must share to be read in one scan."""
-        columns = () if self.format == "jsonl" else self.columns
+        columns = () if self.is_lines else self.columns
         schema = "" if self.schema is None else str(self.schema.remove_metadata())
-        return self.format, columns, schema, self.compression, self.blank_lines
+        return self.format, columns, schema, self.compression, self.blank_lines, self.index_base
+
+    @property
+    def is_lines(self) -> bool:
+        """Whether a row is a line, whatever it holds, and columns are found in it by name."""
+        return self.format in ("jsonl", *SPARSE_FORMATS)
 
 
 def match_files(pattern: str, date: str | None = None) -> list[Path]:
@@ -92,12 +97,13 @@ def format_of(path: Path, config: FilesConfig) -> Format:
     """
     if config.format:
         return config.format
-    suffixes = [s.lower() for s in path.suffixes if s.lower() not in _COMPRESSED_ENDINGS]
-    if not suffixes or suffixes[-1] not in _FORMATS:
+    found = format_by_ending(path.name)
+    if found is None:
         raise ConfigError(
-            f"{path}: the ending does not say the format; give format: csv, tsv, jsonl or parquet"
+            f"{path}: the ending does not say the format; give format: "
+            f"{', '.join(dict.fromkeys(ENDINGS.values()))}"
         )
-    return _FORMATS[suffixes[-1]]
+    return found
 
 
 def separator_of(source_format: Format, config: FilesConfig) -> str:
@@ -121,6 +127,15 @@ def inspect(path: Path, config: FilesConfig) -> SourceFile:
     text = _head(path, compression, config.encoding)
     if source_format == "jsonl":
         return SourceFile(path, source_format, _json_columns(path, text), None, compression)
+    if source_format in SPARSE_FORMATS:
+        base = index_base_of(path, config)
+        columns = sparse_columns(path, text, Grammar.of(source_format, config, base))
+        return SourceFile(path, source_format, columns, None, compression, index_base=base)
+    if config.fields or config.index_base is not None:
+        raise ConfigError(
+            f"{path}: is read as {source_format}, which has no fields and index_base; they are "
+            "options of libsvm and libffm. Give the format"
+        )
     separator = separator_of(source_format, config)
     fields, blank_lines = _first_fields(path, text, separator, config)
     if config.columns:

@@ -13,7 +13,8 @@ from pipeline.errors import InputRejected
 from pipeline.sources.files import SourceFile
 from pipeline.sources.locate import settle
 from pipeline.sources.rejects import Cell, line_rejects
-from pipeline.sources.scan import BROKEN, FILE, ORDER, Scan, Wanted, readable, scan_files
+from pipeline.sources.scan import BROKEN, FILE, ORDER, Scan, readable, scan_files
+from pipeline.sources.sql import Wanted
 
 if TYPE_CHECKING:
     from ibis.backends.duckdb import Backend

@@ -4,7 +4,7 @@
 import csv
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from pipeline.config import FilesConfig
+from pipeline.config_data import SPARSE_FORMATS
 from pipeline.errors import InputRejected
 from pipeline.sources.files import (
     LONGEST_LINE,
@@ -24,6 +25,7 @@ from pipeline.sources.files import (
     text_encoding,
 )
 from pipeline.sources.rejects import MOST_CHARACTERS, OPEN_QUOTE, Cell, Reject
+from pipeline.sources.sparse import without_comment
 
 _BLOCK_BYTES = 1 << 20
 _NO_TEXT = "\ufffd"
@@ -37,6 +39,7 @@ def settle(
     rejects: Sequence[Reject],
     cells: Sequence[Cell],
     rows: int,
+    explain: Callable[[str], str | None] = lambda line: None,
 ) -> list[Reject]:
     """Return all rejects of a file in the order of its lines.
 
@@ -46,6 +49,7 @@ def settle(
         rejects: Malformed lines that the engine reported.
         cells: Malformed cells among the rows that it read.
         rows: Number of rows that it read.
+        explain: Says what is wrong with a line that is malformed as a whole, if it can tell.
 
     Raises:
         InputRejected: The file is cut off.
@@ -65,7 +69,8 @@ def settle(
         elif row in problems:
             cell = problems.pop(row)
             text = _cell_text(file, record.content, cell.column)
-            found.append(Reject(str(file.path), record.line, cell.column, cell.problem, text))
+            problem = (None if cell.column else explain(record.content)) or cell.problem
+            found.append(Reject(str(file.path), record.line, cell.column, problem, text))
         elif row >= rows and not complete:
             # DuckDB 2.0 forgets the record in which the file ends within quotes
             text = separator_of(file.format, config).join(record.content)[:MOST_CHARACTERS]
@@ -130,7 +135,7 @@ class _Walk:
         encoding = text_encoding(self.config.encoding)
         with io.TextIOWrapper(stream, encoding, errors="replace", newline="") as text:
             lines = _Lines(text)
-            is_text = self.file.format != "jsonl"
+            is_text = not self.file.is_lines
             rows = self._fields(lines) if is_text else (line.rstrip("\r\n") for line in lines)
             header = is_text and self.config.header
             number = 0
@@ -143,7 +148,7 @@ class _Walk:
                     yield _Record(first, lines.read - first + 1, None, reject)
                     continue
                 content = next(rows)
-                if not _is_empty(content):
+                if not _is_empty(self.file, content):
                     if not header:
                         yield _Record(first, lines.read - first + 1, content)
                     header = False
@@ -177,7 +182,9 @@ def _same(line: str, rejected: str) -> bool:
     )
 
 
-def _is_empty(content: Any) -> bool:
+def _is_empty(file: SourceFile, content: Any) -> bool:
+    if file.format in SPARSE_FORMATS:
+        content = without_comment(content)
     if isinstance(content, list):
         return not content or (len(content) == 1 and not content[0].strip(" "))
     return not content.strip(" \t")
@@ -187,6 +194,8 @@ def _cell_text(file: SourceFile, content: Any, column: str | None) -> str | None
     """Return the text of a cell; None if it stands in a side table."""
     if column is None:
         return content
+    if file.format in SPARSE_FORMATS:
+        return without_comment(content).split()[0] if column == "label" else content
     if file.format != "jsonl":
         place = file.columns.index(column) if column in file.columns else len(content)
         return content[place] if place < len(content) else None
@@ -205,7 +214,7 @@ def _is_complete(file: SourceFile, config: FilesConfig, records: int) -> bool:
         InputRejected: The file is cut off, which not every engine notices.
     """
     try:
-        if not _has_quotes(file) or file.format == "jsonl" or not config.quoted:
+        if not _has_quotes(file) or file.is_lines or not config.quoted:
             return True
         return config.encoding != "utf-16" and _count_records(file, config) == records
     except (OSError, pa.ArrowException) as error:

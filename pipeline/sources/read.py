@@ -6,9 +6,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.config import RunConfig
+from pipeline.config import FilesSplit, RunConfig
+from pipeline.config_data import SPARSE_FORMATS
 from pipeline.errors import InputRejected
-from pipeline.rows import FILE, MALFORMED, ROW, typed_rows
+from pipeline.file_split import with_parts
+from pipeline.rows import FILE, LABEL, MALFORMED, ROW, typed_rows
 from pipeline.sources.expected import expected_form
 from pipeline.sources.locate import settle
 from pipeline.sources.rejects import Cell, Reject, line_rejects
@@ -46,7 +48,10 @@ def read_rows(
     scans: list[Scan] = []
     count = 0
     for scan, table in source.read(connection):
-        rows = typed_rows(table, config, count, labelled)
+        signed = scan.grammar is not None
+        rows = typed_rows(table, config, count, labelled, signed)
+        if labelled and isinstance(config.split, FilesSplit):
+            rows = with_parts(rows, config.split, source.parts)
         with readable(scan.files):
             if scans:
                 connection.insert("rows", rows)
@@ -61,11 +66,31 @@ def read_rows(
     if malformed and rejected:
         _set_aside(rejects, rejected)
     good = rows.filter(rows[MALFORMED].isnull()).drop(MALFORMED)
+    if labelled and any(scan.grammar for scan in scans):
+        good = _one_kind_of_labels(good)
     if good.count().execute() == 0:
         names = ", ".join(str(file.path) for file in source.files)
         why = f"; all are malformed, first {rejects[0]}" if rejects else ""
         raise InputRejected(f"{names}: no rows{why}; check that the partition was written")
     return good, malformed
+
+
+def _one_kind_of_labels(rows: Any) -> Any:
+    """Return rows whose labels -1 are 0.
+
+    Raises:
+        InputRejected: A file has both.
+    """
+    by_file = rows.group_by(FILE).agg(
+        negatives=(rows[LABEL] == -1).sum(), zeros=(rows[LABEL] == 0).sum()
+    )
+    mixed = by_file.filter((by_file.negatives > 0) & (by_file.zeros > 0)).order_by(FILE)
+    for file in mixed.to_pyarrow().to_pylist():
+        raise InputRejected(
+            f"{file[FILE]}: {file['negatives']:,} rows have label -1 and {file['zeros']:,} have 0; "
+            'expected -1 and 1, or 0 and 1. If both are no clicks, say label.positive: "> 0"'
+        )
+    return rows.mutate(**{LABEL: rows[LABEL].clip(lower=0).cast("int8")})
 
 
 def _all_rejects(
@@ -92,12 +117,15 @@ def _all_rejects(
         for file in scan.files:
             name = str(file.path)
             count = extent_of[name]["rows"] if name in extent_of else 0
-            rejects += settle(file, scan.config, lines[name], cells.get(name, []), count)
+            problems = cells.get(name, [])
+            explain = [scan.grammar.problem] if scan.grammar else []
+            rejects += settle(file, scan.config, lines[name], problems, count, *explain)
     return rejects, total - len(found) + sum(reject.lines for reject in rejects)
 
 
 def _expected(source: Source, config: RunConfig, column: str) -> str:
-    expected = f"expected {expected_form(config, column)}"
+    signed = source.files[0].format in SPARSE_FORMATS
+    expected = f"expected {expected_form(config, column, signed)}"
     side = source.side_of(column)
     return f"{expected} from the side table {side.files[0].path}" if side else expected
 

@@ -97,7 +97,7 @@ def line_rejects(connection: "Backend", scan: Scan) -> dict[str, list[Reject]]:
 
 def _explain(kind: str, text: str, scan: Scan) -> str:
     file = scan.files[0]
-    if file.format == "jsonl":
+    if file.is_lines:
         return f"not a line of {scan.config.encoding} text"
     if "COLUMNS" in kind:
         separator = separator_of(file.format, scan.config)

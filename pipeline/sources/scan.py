@@ -6,7 +6,7 @@ follows them does not.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count, groupby
@@ -18,6 +18,20 @@ import pyarrow as pa
 from pipeline.config import DataConfig, FilesConfig
 from pipeline.errors import InputRejected
 from pipeline.sources.files import LONGEST_LINE, SourceFile, separator_of
+from pipeline.sources.sparse import Grammar
+from pipeline.sources.sparse_query import sparse_query
+from pipeline.sources.sql import (
+    Wanted,
+)
+from pipeline.sources.sql import (
+    column_name as _name,
+)
+from pipeline.sources.sql import (
+    quoted as _quote,
+)
+from pipeline.sources.sql import (
+    select_list as _select,
+)
 
 if TYPE_CHECKING:
     from ibis.backends.duckdb import Backend
@@ -32,20 +46,13 @@ _READ_ERRORS = (duckdb.InvalidInputException, duckdb.IOException, duckdb.Convers
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A data column that is read; `separator` makes its cells lists."""
-
-    name: str
-    separator: str | None = None
-
-
-@dataclass(frozen=True)
 class Scan:
     """Rows of some files of one layout, not read yet."""
 
     table: Any
     files: tuple[SourceFile, ...]
     config: FilesConfig
+    grammar: Grammar | None = None
 
     @property
     def most_rejects(self) -> int:
@@ -72,16 +79,22 @@ def scan_files(
     """
     for _, run in groupby(files, key=lambda file: file.layout):
         same = tuple(run)
+        grammar = None
         match same[0].format:
             case "parquet":
                 query = _parquet_query(same, wanted)
             case "jsonl":
                 query = _json_query(same, config, wanted)
+            case "libsvm" | "libffm":
+                names = frozenset(w.name for w in wanted)
+                grammar = Grammar.of(same[0].format, config, same[0].index_base, names)
+                lines = _lines(same, config)
+                query = sparse_query(lines, grammar, wanted, (FILE, ORDER, BROKEN))
             case _:
                 query = _text_query(same, config, wanted)
         with readable(same):
             table = _view(connection, query)
-        yield Scan(table, same, config)
+        yield Scan(table, same, config, grammar)
 
 
 @contextmanager
@@ -113,14 +126,6 @@ def _reason(text: str) -> str:
     return text.split("\n", maxsplit=1)[0]
 
 
-def _quote(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
-def _name(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"'
-
-
 _SYSTEM = f"{_name(FILE)}, row_number() OVER () - 1 AS {_name(ORDER)}, false AS {_name(BROKEN)}"
 
 
@@ -133,11 +138,6 @@ def _view(connection: "Backend", query: str) -> Any:
 
 def _paths(files: Sequence[SourceFile]) -> str:
     return "[" + ", ".join(_quote(str(file.path)) for file in files) + "]"
-
-
-def _select(wanted: Sequence[Wanted], expressions: Mapping[str, str]) -> str:
-    cells = [f"{expressions.get(w.name, 'NULL::VARCHAR')} AS {_name(w.name)}" for w in wanted]
-    return ", ".join(cells)
 
 
 def _read_csv(
@@ -180,10 +180,15 @@ def _text_query(files: Sequence[SourceFile], config: FilesConfig, wanted: Sequen
     return f"SELECT {_SYSTEM}, {_select(wanted, expressions)} FROM {source}"
 
 
-def _json_query(files: Sequence[SourceFile], config: FilesConfig, wanted: Sequence[Wanted]) -> str:
-    lines = _read_csv(
+def _lines(files: Sequence[SourceFile], config: FilesConfig) -> str:
+    """Return a call of DuckDB's reader for whole lines, in a column `line`."""
+    return _read_csv(
         files, config, ["line"], delim="'\x01'", quote="''", escape="''", header="false"
     )
+
+
+def _json_query(files: Sequence[SourceFile], config: FilesConfig, wanted: Sequence[Wanted]) -> str:
+    lines = _lines(files, config)
     paths = list(dict.fromkeys(path for w in wanted for path in _json_paths(w.name)))
     listed = "[" + ", ".join(_quote(path) for path in paths) + "]"
     places = {path: i for i, path in enumerate(paths, start=1)}

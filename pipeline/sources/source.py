@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A click log and its side tables, checked against the columns that a config needs."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.config import DataConfig, FilesConfig, JoinConfig
+from pipeline.config_data import value_column
 from pipeline.config_yaml import KeyPath
 from pipeline.errors import ConfigError, InputRejected
 from pipeline.rows import Need, wanted
@@ -18,7 +19,8 @@ from pipeline.sources.columns import (
 )
 from pipeline.sources.files import SourceFile, inspect, match_files
 from pipeline.sources.joins import Side, join_side, load_side
-from pipeline.sources.scan import Scan, Wanted, scan_files
+from pipeline.sources.scan import Scan, scan_files
+from pipeline.sources.sql import Wanted
 
 if TYPE_CHECKING:
     from ibis.backends.duckdb import Backend
@@ -37,7 +39,10 @@ class SourceProblem:
 
 @dataclass(frozen=True)
 class Source:
-    """The files of a click log, its side tables, and what was noticed about their columns."""
+    """The files of a click log, its side tables, and what was noticed about their columns.
+
+    `parts` maps the files' paths to the parts of a split by files.
+    """
 
     config: DataConfig
     files: tuple[SourceFile, ...]
@@ -45,6 +50,7 @@ class Source:
     needs: tuple[Need, ...]
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    parts: Mapping[str, str] = field(default_factory=dict)
 
     def read(self, connection: "Backend") -> Iterator[tuple[Scan, Any]]:
         """Yield each scan of the log and its Ibis table, side tables joined, in file order."""
@@ -98,7 +104,7 @@ def look_at(
     if files and len(sides) == len(config.joins):
         found, warnings = _check_columns(config, files, sides, needs)
         problems += found
-    notes = tuple(_notes(files, sides, needs))
+    notes = tuple(_notes(config, files, sides, needs))
     found_source = Source(config, tuple(files), tuple(sides), tuple(needs), tuple(warnings), notes)
     return found_source, problems
 
@@ -136,7 +142,7 @@ def _check_columns(
     for need, message in missing_columns(files, own, from_sides):
         if need.required:
             problems.append(_refused(need.path, message))
-        elif not all(file.format == "jsonl" for file in files):
+        elif not all(file.is_lines for file in files):
             warnings.append(f"{message}; its rows count as missing")
     read = [(file, [need.column for need in own]) for file in files]
     read += [(f, [*side.keys.values(), *side.adds.values()]) for side in sides for f in side.files]
@@ -178,11 +184,13 @@ def _needs_that_clash(needs: Sequence[Need]) -> Iterator[SourceProblem]:
 
 
 def _notes(
-    files: Sequence[SourceFile], sides: Sequence[Side], needs: Sequence[Need]
+    config: DataConfig, files: Sequence[SourceFile], sides: Sequence[Side], needs: Sequence[Need]
 ) -> Iterator[str]:
     needed = {need.column for need in needs}
     used = needed | {key for side in sides for key in side.keys}
     columns = dict.fromkeys(column for file in files for column in file.columns)
+    # a value that nothing reads is 1, or its row is malformed
+    used |= {value_column(name) for name in config.fields or ()}
     unused = [column for column in columns if column not in used]
     if unused:
         more = f" and {len(unused) - _MOST_SHOWN} more" if len(unused) > _MOST_SHOWN else ""
