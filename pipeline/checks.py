@@ -29,6 +29,7 @@ from pipeline.config import (
     TimeSplit,
 )
 from pipeline.config_file import Parsed, describe, nearest, parse
+from pipeline.config_lists import wrong_separators
 from pipeline.config_yaml import KeyPath, Problem, read_document
 from pipeline.errors import ConfigError, InputRejected
 from pipeline.file_split import parts_of_files
@@ -124,6 +125,8 @@ def _features(config: RunConfig, parsed: Parsed) -> Iterator[Problem]:
                 yield from _layout((*path, "format"), time_format)
             case HistorySpec():
                 yield from _history(config, parsed, name, spec)
+    for name, why in wrong_separators(config.data, config.features):
+        yield Problem(("features", name), why)
     yield from _torn(config).values()
     yield from _clashes(config)
 

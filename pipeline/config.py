@@ -19,6 +19,7 @@ from pipeline.config_data import (
     expand_path,
     in_full,
 )
+from pipeline.config_lists import with_list_separators
 from pipeline.config_split import (
     ColumnSplit,
     FilesSplit,
@@ -162,6 +163,11 @@ class RunConfig(Section):
     evaluate: EvaluateConfig = EvaluateConfig()
     export: ExportConfig = ExportConfig()
     engine: EngineConfig = EngineConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _separators_of_the_format(cls, content: Any) -> Any:
+        return with_list_separators(content)
 
     @property
     def group_column(self) -> str | None:

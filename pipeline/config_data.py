@@ -105,9 +105,9 @@ class FilesConfig(Section):
     )
     index_base: _Base | dict[str, _Base] | None = Field(
         None,
-        description="Of libsvm and libffm: 0 or 1, what the indices (and the fields of libffm) are "
-        "counted from; ids count from 0. For files that differ {glob of a file's name: base, …}. "
-        "Indices are ids as they are written if not given.",
+        description="Of libsvm and libffm: 0 or 1, what indices (and fields of libffm) are counted "
+        "from; ids count from 0. For files that differ {glob of a file's name: base, …}: the first "
+        "that means a file counts. If not given, ids are the indices as written.",
     )
     fields: tuple[str, ...] | None = Field(
         None,

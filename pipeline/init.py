@@ -11,8 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.config import RESERVED_NAMES, DataConfig, EngineConfig
+from pipeline.config_data import SPARSE_FORMATS
 from pipeline.engine import open_engine
 from pipeline.errors import InputRejected
+from pipeline.init_sparse import sparse_starter
 from pipeline.sources.files import first_fields, format_of, inspect, match_files
 from pipeline.sources.scan import readable, scan_files
 from pipeline.sources.sql import Wanted
@@ -76,17 +78,16 @@ def starter_config(path: Path) -> str:
         InputRejected: The file cannot be read or has no rows.
     """
     config = _data_config(path)
+    if format_of(path, config) in SPARSE_FORMATS:
+        lines = sparse_starter(path, config)
+        return "\n".join([*_first_lines(path, "MiB"), *lines]) + "\n"
     columns = _sample(path, config)
     label = _named(columns, _LABELS)
     time = _named(columns, _TIMES)
     user = _named(columns, _USERS)
     keys = [column.name for column in columns if column.name.lower() in _KEYS]
     lines = [
-        f"# Starter config for {path.name}: every guess below is from the first",
-        f"# {columns[0].rows:,} rows. Check it, then: clickloom validate THIS_FILE",
-        f"name: {re.sub(r'[^A-Za-z0-9_.-]', '_', path.name.split('.')[0])}",
-        "data:",
-        f"  files: {_quoted(str(path))}",
+        *_first_lines(path, f"{columns[0].rows:,} rows"),
         *_header_lines(config),
         *_label_lines(label),
         *_time_lines(time),
@@ -103,6 +104,16 @@ def starter_config(path: Path) -> str:
         lines += _time_features(time)
     lines += _model_lines(user, time, features, label)
     return "\n".join(lines) + "\n"
+
+
+def _first_lines(path: Path, sample: str) -> list[str]:
+    return [
+        f"# Starter config for {path.name}: every guess below is from the first",
+        f"# {sample}. Check it, then: clickloom validate THIS_FILE",
+        f"name: {re.sub(r'[^A-Za-z0-9_.-]', '_', path.name.split('.')[0])}",
+        "data:",
+        f"  files: {_quoted(str(path))}",
+    ]
 
 
 def _data_config(path: Path) -> DataConfig:

@@ -11,15 +11,17 @@ def index_base_of(path: Path, config: FilesConfig) -> int | None:
     """Return what the indices of a libsvm or libffm file are counted from, None if undeclared.
 
     Raises:
-        ConfigError: Not exactly one of the declared patterns means the file.
+        ConfigError: None of the declared patterns means the file.
     """
     if not isinstance(config.index_base, dict):
         return config.index_base
-    found = [pattern for pattern in config.index_base if is_meant(path, pattern)]
-    if len(found) != 1:
-        which = f"several patterns ({', '.join(found)})" if found else "no pattern"
-        raise ConfigError(f"{path}: {which} of index_base means this file; expected one")
-    return config.index_base[found[0]]
+    for pattern, base in config.index_base.items():
+        if is_meant(path, pattern):
+            return base
+    raise ConfigError(
+        f"{path}: no pattern of index_base means this file: {', '.join(config.index_base)}; add "
+        "one, such as '*' at the end for all others"
+    )
 
 
 def is_meant(path: Path, pattern: str, date: str | None = None) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.config import DataConfig, FilesConfig, JoinConfig
-from pipeline.config_data import value_column
+from pipeline.config_data import SPARSE_FORMATS, value_column
 from pipeline.config_yaml import KeyPath
 from pipeline.errors import ConfigError, InputRejected
 from pipeline.rows import Need, wanted
@@ -96,6 +96,7 @@ def look_at(
         path: KeyPath = ("data", "joins", i)
         side_files, found = _find(join, path, date)
         problems += found
+        problems += _sparse_sides(path, side_files)
         if side_files and files:
             side, found = _side(join, path, side_files, files, sides, needs, config.joins[i + 1 :])
             problems += found
@@ -126,6 +127,16 @@ def _find(
             except (ConfigError, InputRejected) as error:
                 problems.append(SourceProblem(path, error))
     return list(found.values()), problems
+
+
+def _sparse_sides(path: KeyPath, files: Iterable[SourceFile]) -> Iterator[SourceProblem]:
+    for file in files:
+        if file.format in SPARSE_FORMATS:
+            yield _refused(
+                path,
+                f"{file.path}: is {file.format}, which has no keys to join by; expected csv, tsv, "
+                "jsonl or parquet",
+            )
 
 
 def _check_columns(

@@ -11,12 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.config_data import SPARSE_COLUMNS, FilesConfig, Format, value_column
+from pipeline.config_lists import LIST_COLUMN
 from pipeline.errors import InputRejected
 
-LIST_COLUMN = "features"
-"""The column of a libsvm file without `fields`: all its items."""
-ITEM_SEPARATOR, VALUE_SEPARATOR = " ", ":"
-"""Between two items of a list and between an item and its value, as in the files."""
 FIELD_COLUMN = re.compile(r"field_(0|[1-9]\d*)")
 """Columns of a libffm file without `fields`, by number from 0."""
 
@@ -90,8 +87,7 @@ class Grammar:
 
     def problem(self, line: str) -> str | None:
         """Say which token of a line is wrong and what was expected, None if nothing is."""
-        body = without_comment(line)
-        label, *items = _CUT.split(body)
+        label, *items = tokens(line)
         if not re.fullmatch(_NUMBER, label):
             return f"label {_shown(label)}: expected a number, as in {self._example}"
         if self.format == "libsvm" and items and re.fullmatch(_QID, items[0]):
@@ -128,6 +124,11 @@ class Grammar:
 def without_comment(line: str) -> str:
     """Return what a line says."""
     return line.split("#", 1)[0].strip(" \t\r\n")
+
+
+def tokens(line: str) -> list[str]:
+    """Return the label, the query and the items of a line."""
+    return _CUT.split(without_comment(line))
 
 
 def _shown(token: str) -> str:

@@ -4,13 +4,8 @@
 from collections.abc import Sequence
 
 from pipeline.config_data import SPARSE_COLUMNS, value_column
-from pipeline.sources.sparse import (
-    FIELD_COLUMN,
-    ITEM_SEPARATOR,
-    LIST_COLUMN,
-    VALUE_SEPARATOR,
-    Grammar,
-)
+from pipeline.config_lists import ITEM_SEPARATOR, LIST_COLUMN, VALUE_SEPARATOR
+from pipeline.sources.sparse import FIELD_COLUMN, Grammar
 from pipeline.sources.sql import Wanted, column_name, quoted, select_list
 
 _SPACE = quoted(" ")
