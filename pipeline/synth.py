@@ -1,22 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-import json
-import os
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+"""A click log with a planted truth: what the demo runs on."""
+
+from collections.abc import Iterator
 from datetime import date
+from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple, Self, get_args
+from typing import NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
-from numpy.typing import ArrayLike
 from pydantic import BaseModel, Field, model_validator
-from sklearn.metrics import log_loss, roc_auc_score
 
-EventFormat = Literal["csv", "csv.gz", "jsonl", "parquet"]
+from pipeline.synth_files import (
+    BLOCK_ROWS,
+    TRUTH,
+    Block,
+    EventFormat,
+    LogFacts,
+    Starter,
+    best_possible,
+    write_files,
+)
+
+__all__ = [
+    "EVENTS",
+    "SynthConfig",
+    "SynthResult",
+    "World",
+    "best_possible",
+    "draw_world",
+    "generate",
+    "write",
+]
+
 EVENTS = pa.schema(
     {
         "impression_id": pa.int64(),
@@ -31,9 +47,6 @@ EVENTS = pa.schema(
         "click": pa.int64(),
     }
 )
-TRUTH = pa.schema({"impression_id": pa.int64(), "probability": pa.float64()})
-
-BLOCK_ROWS = 250_000  # bounds memory; another value gives other draws for the same seed
 DEVICES = pa.array(["phone", "desktop", "tablet"])
 DEVICE_SHARES = (0.6, 0.3, 0.1)
 DEVICE_PEAK_HOURS = np.array([21, 11, 18])  # UTC hour at which a device's users click most
@@ -41,6 +54,25 @@ CITIES = pa.array(["Aldmoor", "Brisk", "Corvale", "Dunwick", "Eastmere", "Fenhol
 BUSIEST_HOUR = 20  # UTC; twelve hours away, traffic is a quarter of that
 POSITIONS = 8
 MEDIAN_PRICE = 20.0
+
+STARTER = """\
+label: {column: click}
+time: {column: time, unit: s}
+entity: user_id
+keys: [impression_id, user_id]
+split: {kind: time, valid: 0.1, test: 0.1}
+features:
+  item_id: {kind: categorical, min_count: 2}
+  category: {kind: categorical}
+  device: {kind: categorical}
+  city: {kind: categorical}
+  position: {kind: categorical, type: int}
+  price: {kind: numeric, log: true, missing_flag: true}
+  hour: {kind: datetime, column: time, unit: s, part: hour}
+  clicks: {kind: history, of: [item_id, category], max_items: 50}
+model: {kind: din, attention_activation: prelu}
+train: {batch_size: 1024, learning_rate: 0.003, epochs: 4}
+"""
 
 
 class SynthConfig(BaseModel, frozen=True, extra="forbid"):
@@ -94,22 +126,9 @@ class World(NamedTuple):
     price: np.ndarray  # price of an item, (V,)
 
 
-class BestScores(NamedTuple):
-    """What the true probabilities score; `auc` is None if the labels hold one class only."""
-
-    auc: float | None
-    log_loss: float
-
-
-class SynthResult(BaseModel, frozen=True, extra="forbid"):
+class SynthResult(LogFacts, frozen=True, extra="forbid"):
     """What `write` wrote; `truth.json` is this as JSON."""
 
-    events: str = Field(description="Name of the event file.")
-    impressions: int = Field(description="Rows of the log.")
-    click_rate: float = Field(description="Clicks per impression.")
-    best_auc: float | None = Field(description="AUC of the true probabilities, all rows.")
-    best_log_loss: float = Field(description="Log loss of the true probabilities, all rows, nats.")
-    seed: int = Field(description="The config's seed.")
     config: SynthConfig = Field(description="What was asked for.")
 
 
@@ -127,7 +146,7 @@ def draw_world(config: SynthConfig) -> World:
     )
 
 
-def generate(config: SynthConfig) -> Iterator[tuple[pa.Table, pa.Table]]:
+def generate(config: SynthConfig) -> Iterator[Block]:
     """Yields events (`EVENTS`) and their truth (`TRUTH`) by time, `BLOCK_ROWS` rows at a time."""
     world = draw_world(config)
     rng = np.random.default_rng([config.seed, 1])
@@ -162,7 +181,7 @@ def _draw_items(
 
 def _draw_block(
     config: SynthConfig, world: World, first: int, time: np.ndarray, rng: np.random.Generator
-) -> tuple[pa.Table, pa.Table]:
+) -> Block:
     """Events and truth of the impressions `first`, `first + 1`, … at `time`, (rows,)."""
     rows = len(time)
     user = rng.choice(config.users, rows, p=world.activity)
@@ -203,12 +222,12 @@ def _names(prefix: str, count: int) -> pa.Array:
 
 
 def write(config: SynthConfig, directory: Path, event_format: EventFormat = "csv") -> SynthResult:
-    """Writes `events.<format>`, `truth.parquet` and, last, `truth.json`; each aside, then renamed.
+    """Writes the log, its truth and a config to start from; see `write_files`.
 
     Args:
         config: What to generate.
         directory: Made if absent; files of these names in it are replaced.
-        event_format: `csv` and `csv.gz` (missing is an empty field), `jsonl` (null) or `parquet`.
+        event_format: `csv`, `csv.gz`, `jsonl` or `parquet`.
 
     Returns:
         The content of `truth.json`.
@@ -216,80 +235,14 @@ def write(config: SynthConfig, directory: Path, event_format: EventFormat = "csv
     Raises:
         ValueError: If `event_format` is none of these.
     """
-    if event_format not in get_args(EventFormat):
-        expected = ", ".join(get_args(EventFormat))
-        raise ValueError(f"event format is {event_format!r}; expected one of {expected}")
-    directory.mkdir(parents=True, exist_ok=True)
-    names = (f"events.{event_format}", "truth.parquet", "truth.json")
-    with tempfile.TemporaryDirectory(dir=directory, prefix=".synth-") as aside:
-        events, truth, summary = (Path(aside) / name for name in names)
-        labels = _write_blocks(config, events, truth)
-        best = best_possible(truth, np.arange(len(labels)), labels)
-        result = SynthResult(
-            events=events.name,
-            impressions=len(labels),
-            click_rate=float(labels.mean()),
-            best_auc=best.auc,
-            best_log_loss=best.log_loss,
-            seed=config.seed,
-            config=config,
-        )
-        summary.write_text(result.model_dump_json(indent=2) + "\n", encoding="utf-8")
-        for path in (events, truth, summary):
-            os.replace(path, directory / path.name)
-    return result
-
-
-def _write_blocks(config: SynthConfig, events: Path, truth: Path) -> np.ndarray:
-    """Writes both files and returns the labels, (impressions,)."""
-    labels = []
-    with _event_writer(events) as write_events, pq.ParquetWriter(truth, TRUTH) as truth_writer:
-        for block, block_truth in generate(config):
-            write_events(block)
-            truth_writer.write_table(block_truth)
-            labels.append(block["click"].to_numpy())
-    return np.concatenate(labels)
-
-
-@contextmanager
-def _event_writer(path: Path) -> Iterator[Callable[[pa.Table], None]]:
-    """Opens a writer for the format, and the compression, that the name ends in."""
-    if path.suffix == ".parquet":
-        with pq.ParquetWriter(path, EVENTS, compression="zstd") as writer:
-            yield writer.write_table
-    elif path.suffix == ".jsonl":
-        with path.open("w", encoding="utf-8") as file:
-            yield lambda rows: file.writelines(json.dumps(row) + "\n" for row in rows.to_pylist())
-    else:
-        options = pa_csv.WriteOptions(quoting_style="none", quoting_header="none")
-        with (
-            pa.output_stream(path) as stream,
-            pa_csv.CSVWriter(stream, EVENTS, write_options=options) as writer,
-        ):
-            yield writer.write_table
-
-
-def best_possible(truth: Path, impression_ids: ArrayLike, labels: ArrayLike) -> BestScores:
-    """Scores the true probabilities on some rows of the log, such as a test split.
-
-    Args:
-        truth: `truth.parquet` as written by `write`.
-        impression_ids: Rows to score, in any order, (rows,).
-        labels: Their clicks, 0 or 1, (rows,).
-
-    Returns:
-        The AUC and log loss that no model beats but by luck.
-
-    Raises:
-        ValueError: If there are no rows, as many labels as ids are not given, or an id is unknown.
-    """
-    ids, clicks = np.asarray(impression_ids), np.asarray(labels)
-    if ids.shape != clicks.shape or ids.ndim != 1 or not len(ids):
-        raise ValueError(f"impression_ids are {ids.shape} and labels {clicks.shape}, not (rows,)")
-    probability = pq.read_table(truth)["probability"].to_numpy()  # row number = impression_id
-    unknown = ids[(ids < 0) | (ids >= len(probability))]
-    if len(unknown):
-        raise ValueError(f"impression_id {unknown[0]} is not in {truth}; is it of another log?")
-    both = 0 < clicks.sum() < len(clicks)
-    auc = float(roc_auc_score(clicks, probability[ids])) if both else None
-    return BestScores(auc, float(log_loss(clicks, probability[ids], labels=[0, 1])))
+    starter = Starter(
+        "clicks", "Users click within a few categories each; din finds them.", STARTER
+    )
+    return write_files(
+        EVENTS,
+        generate(config),
+        directory,
+        event_format,
+        partial(SynthResult, seed=config.seed, config=config),
+        starter,
+    )

@@ -11,7 +11,8 @@ import pytest
 from pydantic import ValidationError
 from sklearn.metrics import log_loss, roc_auc_score
 
-from pipeline import synth
+from pipeline import synth, synth_files
+from pipeline.checks import validate_file
 
 SMALL = synth.SynthConfig(impressions=1_000, users=50, items=60, categories=8, days=3)
 MEDIUM = synth.SynthConfig(impressions=60_000, users=1_500)
@@ -142,6 +143,8 @@ def test_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path, event_
     for config, name in [(SMALL, "one"), (SMALL, "two"), (other_seed, "other")]:
         synth.write(config, tmp_path / name, event_format)
     one, two, other = (file_bytes(tmp_path / name) for name in ("one", "two", "other"))
+    for files in (one, two, other):
+        files.pop("config.yaml")  # names the folder
     assert sorted(one) == [f"events.{event_format}", "truth.json", "truth.parquet"]
     assert one == two
     assert all(one[name] != other[name] for name in one)
@@ -219,10 +222,19 @@ def test_best_possible_refuses_rows_it_does_not_know(tmp_path, ids, labels, mess
         synth.best_possible(tmp_path / "truth.parquet", ids, labels)
 
 
+@pytest.mark.parametrize("event_format", ["csv", "parquet"])
+def test_the_config_beside_the_log_fits_it(tmp_path, event_format, monkeypatch):
+    folder = tmp_path / 'a "folder"'
+    result = synth.write(SMALL, folder, event_format)
+    monkeypatch.chdir("/")  # the config works from anywhere
+    assert validate_file(folder / "config.yaml") == ([], [])
+    assert f"{result.best_auc:.4f}" in (folder / "config.yaml").read_text(encoding="utf-8")
+
+
 def test_failed_write_leaves_the_old_files(tmp_path, monkeypatch):
     synth.write(SMALL, tmp_path)
     before = file_bytes(tmp_path)
-    monkeypatch.setattr(synth, "best_possible", lambda *_: 1 / 0)
+    monkeypatch.setattr(synth_files, "best_possible", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         synth.write(SMALL.model_copy(update={"seed": 8}), tmp_path)
     assert file_bytes(tmp_path) == before
