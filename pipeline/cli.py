@@ -250,16 +250,22 @@ def models(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = F
 @app.command()
 def synth(
     directory: Annotated[Path, typer.Argument(help="Folder to write to.")],
-    impressions: Annotated[int, typer.Option(help="Rows of the log.")] = 200_000,
+    task: Annotated[
+        str, typer.Option(help="What is planted: clicks, pairs, field_aware or few_pairs.")
+    ] = "clicks",
+    impressions: Annotated[
+        int | None,
+        typer.Option("--impressions", "--rows", help="Rows of the log; the task's when not given."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of all random draws.")] = 7,
     file_format: Annotated[
         str, typer.Option("--format", help="csv, csv.gz, jsonl or parquet.")
     ] = "csv",
 ) -> None:
-    """Write a generated click log with a planted truth."""
-    from pipeline.demo import write_log
+    """Write a generated click log with a planted truth, and a config to train on it."""
+    from pipeline.planted import generate_log
 
-    print_result(write_log(directory, impressions, seed, file_format))
+    print_result(generate_log(directory, task, impressions, seed, file_format))
 
 
 @app.command()

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-from pydantic import ValidationError
 
-from pipeline.errors import ConfigError
+from pipeline.planted import generate_log
 from pipeline.progress import Progress
-from pipeline.synth import SynthConfig, best_possible, write
+from pipeline.synth_files import best_possible
 
 CONFIG = Path(__file__).resolve().parent.parent / "configs" / "quickstart.yaml"
 
@@ -21,27 +20,11 @@ BASELINES = {
 """Models that the demo trains beside DIN: without the history, and with it pooled alike."""
 
 
-def write_log(directory: Path, impressions: int, seed: int, file_format: str) -> dict[str, Any]:
-    """Write a generated log and return what it holds, with the best possible scores.
-
-    Raises:
-        ConfigError: A size or the format is out of range.
-    """
-    try:
-        # users see 80 items each in the default log: other sizes keep that proportion
-        users = max(impressions // 80, 10)
-        config = SynthConfig(impressions=impressions, users=users, seed=seed)
-        result = write(config, directory, file_format)  # type: ignore[arg-type]
-    except (ValidationError, ValueError) as error:
-        raise ConfigError(str(error)) from error
-    return result.model_dump(mode="json")
-
-
 def run_demo(runs: Path, data: Path, progress: Progress) -> dict[str, Any]:
     """Generate the log if it is not there, run the quickstart config, print a table."""
     events = data / "events.csv"
     if not events.exists():
-        facts = write_log(data, 200_000, 7, "csv")
+        facts = generate_log(data)
         progress.event("synth", events=str(events), click_rate=facts["click_rate"])
     from pipeline.workflow import run
 
