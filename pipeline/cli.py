@@ -251,7 +251,8 @@ def models(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = F
 def synth(
     directory: Annotated[Path, typer.Argument(help="Folder to write to.")],
     task: Annotated[
-        str, typer.Option(help="What is planted: clicks, pairs, field_aware or few_pairs.")
+        str,
+        typer.Option(help="Planted: clicks, pairs, field_aware, few_pairs, interest or key_value."),
     ] = "clicks",
     impressions: Annotated[
         int | None,

@@ -22,7 +22,10 @@ TRUTH = pa.schema({"impression_id": pa.int64(), "probability": pa.float64()})
 BLOCK_ROWS = 250_000  # bounds memory; another value gives other draws for the same seed
 
 Block = tuple[pa.Table, pa.Table]
-"""Some rows of a log, `impression_id` and `click` among their columns, and their `TRUTH`."""
+"""Some rows of a log, `impression_id` and `click` among their columns, and their `TRUTH`.
+
+Rows that are only events of the past have no probability.
+"""
 
 
 class BestScores(NamedTuple):
@@ -36,7 +39,7 @@ class LogFacts(BaseModel, frozen=True, extra="forbid"):
     """What every `truth.json` says of the log beside it."""
 
     events: str = Field(description="Name of the event file.")
-    impressions: int = Field(description="Rows of the log.")
+    impressions: int = Field(description="Rows of the log; past events that are none not counted.")
     click_rate: float = Field(description="Clicks per impression.")
     best_auc: float | None = Field(description="AUC of the true probabilities, all rows.")
     best_log_loss: float = Field(description="Log loss of the true probabilities, all rows, nats.")
@@ -93,8 +96,8 @@ def write_files(
     names = (f"events.{event_format}", "truth.parquet", "config.yaml", "truth.json")
     with tempfile.TemporaryDirectory(dir=directory, prefix=".synth-") as aside:
         events, truth, config, summary = (Path(aside) / name for name in names)
-        labels = _write_blocks(schema, blocks, events, truth)
-        best = best_possible(truth, np.arange(len(labels)), labels)
+        ids, labels = _write_blocks(schema, blocks, events, truth)
+        best = best_possible(truth, ids, labels)
         facts = describe(
             events=events.name,
             impressions=len(labels),
@@ -112,9 +115,9 @@ def write_files(
 
 def _write_blocks(
     schema: pa.Schema, blocks: Iterable[Block], events: Path, truth: Path
-) -> np.ndarray:
-    """Writes both files and returns the labels, (impressions,)."""
-    labels = []
+) -> tuple[np.ndarray, np.ndarray]:
+    """Writes both files; returns the ids of rows with a probability and their labels."""
+    ids, labels = [], []
     with (
         _event_writer(events, schema) as write_events,
         pq.ParquetWriter(truth, TRUTH) as truth_writer,
@@ -122,8 +125,10 @@ def _write_blocks(
         for block, block_truth in blocks:
             write_events(block)
             truth_writer.write_table(block_truth)
-            labels.append(block["click"].to_numpy())
-    return np.concatenate(labels)
+            impressions = block.filter(block_truth["probability"].is_valid())
+            ids.append(impressions["impression_id"].to_numpy())
+            labels.append(impressions["click"].to_numpy())
+    return np.concatenate(ids), np.concatenate(labels)
 
 
 @contextmanager

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Planted histories: the past decides as documented, through the pipeline too."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline import planted_histories
+from pipeline.planted import TASKS, generate_log
+from pipeline.planted_histories import HistoriesTask
+from pipeline.synth_files import best_possible
+from pipeline.workflow import run
+from tests.conftest import Silent
+
+HISTORIES = [name for name, task in TASKS.items() if issubclass(task, HistoriesTask)]
+every_task = pytest.mark.parametrize("name", HISTORIES)
+
+
+def log_of(task: HistoriesTask) -> list[dict]:
+    """Rows of a log, with the truth as `probability`."""
+    events, truth = (pa.concat_tables(part) for part in zip(*task.blocks(), strict=True))
+    assert events["impression_id"].equals(truth["impression_id"])
+    return events.append_column("probability", truth["probability"]).to_pylist()
+
+
+def users_of(log: list[dict]) -> Iterator[tuple[list[dict], list[dict]]]:
+    """The past of each user, and the candidates."""
+    users: dict[str, list[dict]] = {}
+    for row in log:
+        users.setdefault(row["user_id"], []).append(row)
+    for rows in users.values():
+        past = [row for row in rows if row["part"] == "past"]
+        yield past, [row for row in rows if row["part"] != "past"]
+
+
+def speaks_for(name: str, past: list[dict], candidate: dict) -> bool:
+    """What the task documents, in the plainest words."""
+    match name:
+        case "interest":
+            return candidate["category"] in {event["category"] for event in past}
+        case "key_value":
+            (event,) = [event for event in past if event["item_id"] == candidate["item_id"]]
+            return event["answer"] == "a00001"
+    raise ValueError(name)
+
+
+@every_task
+def test_the_past_decides_as_documented(name):
+    task = TASKS[name](impressions=400)
+    likely, unlikely = 1 / (1 + np.exp(-2.5)), 1 / (1 + np.exp(2.5))
+    seen = []
+    for past, candidates in users_of(log_of(task)):
+        assert len(past) == task.events
+        for candidate in candidates:
+            seen.append(speaks_for(name, past, candidate))
+            expected = likely if seen[-1] else unlikely
+            assert candidate["probability"] == pytest.approx(expected)
+    assert len(seen) == 400
+    assert 0.4 < np.mean(seen) < 0.6
+
+
+@every_task
+def test_past_events_come_first_and_are_no_impressions(name):
+    log = log_of(TASKS[name](impressions=400))
+    parts = {"train": 0, "valid": 0, "test": 0}
+    for past, candidates in users_of(log):
+        assert [event["probability"] for event in past] == [None] * len(past)
+        assert sum(event["click"] for event in past) == 0
+        times = [event["time"] for event in past]
+        assert times == sorted(set(times))
+        assert {row["time"] > times[-1] for row in candidates} == {True}
+        (part,) = {row["part"] for row in candidates}
+        parts[part] += len(candidates)
+    assert min(parts.values()) > 0
+    clicks = [row["click"] for row in log if row["probability"] is not None]
+    expected = [row["probability"] for row in log if row["probability"] is not None]
+    error = np.sqrt(np.sum(np.multiply(expected, np.subtract(1, expected)))) / len(clicks)
+    assert abs(np.mean(clicks) - np.mean(expected)) < 4 * error
+
+
+@every_task
+def test_impressions_are_as_many_as_asked_for(name, monkeypatch):
+    monkeypatch.setattr(planted_histories, "BLOCK_ROWS", 1_500)
+    for impressions in (1, 203):
+        log = log_of(TASKS[name](impressions=impressions))
+        assert sum(row["part"] != "past" for row in log) == impressions
+        assert [row["impression_id"] for row in log] == list(range(len(log)))
+        assert len({row["user_id"] for row in log}) == -(-impressions // TASKS[name]().candidates)
+
+
+def way(folder: Path, name: str, model: str | None, impressions: int) -> float:
+    """Share of the way to the best test AUC after a run on the config beside the log."""
+    log = folder / name
+    if not log.exists():
+        generate_log(log, name, impressions, file_format="parquet")
+    result = run(
+        log / "config.yaml",
+        folder / "runs",
+        [f"model={model}"] if model else [],
+        run_id="foil" if model else "main",
+        until="evaluate",
+        progress=Silent(),
+    )
+    path = Path(result["run_dir"]) / "evaluate" / "predictions" / "test.parquet"
+    test = pq.read_table(path)
+    ids = test["impression_id"].to_numpy().astype(int)
+    best = best_possible(log / "truth.parquet", ids, test["label"].to_numpy())
+    return (result["metrics"]["test"]["auc"] - 0.5) / (best.auc - 0.5)
+
+
+@pytest.mark.slow
+def test_din_learns_interest_and_base_sees_a_blur(tmp_path):
+    assert way(tmp_path, "interest", None, 40_000) > 0.95
+    assert way(tmp_path, "interest", TASKS["interest"].foil, 40_000) < 0.7
+
+
+@pytest.mark.slow
+def test_din_learns_key_value_and_base_does_not(tmp_path):
+    assert way(tmp_path, "key_value", None, 40_000) > 0.95
+    assert abs(way(tmp_path, "key_value", TASKS["key_value"].foil, 40_000)) < 0.06
