@@ -102,9 +102,12 @@ def check_data(
     source, found = look_at(config.data, needs, date)
     problems = [Problem(problem.path, str(problem.error)) for problem in found]
     try:
-        parts_of_files(config.split, [file.path for file in source.files], date)
+        # of files that cannot be found the parts are not known
+        parts_of_files(
+            config.split, [file.path for file in source.files] if not found else [], date
+        )
     except (ConfigError, InputRejected) as error:
-        problems.append(Problem(("split",), str(error)))
+        problems += [Problem(("split",), line) for line in str(error).split("\n")]
     return problems, [*source.warnings, *source.notes]
 
 

@@ -128,6 +128,11 @@ def inspect(path: Path, config: FilesConfig) -> SourceFile:
     if source_format == "jsonl":
         return SourceFile(path, source_format, _json_columns(path, text), None, compression)
     if source_format in SPARSE_FORMATS:
+        if config.columns:
+            raise ConfigError(
+                f"{path}: {source_format} has no columns to name; fields names its features by "
+                f"{'position' if source_format == 'libsvm' else 'field'}"
+            )
         base = index_base_of(path, config)
         columns = sparse_columns(path, text, Grammar.of(source_format, config, base))
         return SourceFile(path, source_format, columns, None, compression, index_base=base)

@@ -352,6 +352,8 @@ def test_formats_told_by_the_ending_are_held_to_their_options(read, write):
     with pytest.raises(ConfigError, match=r"log\.csv: is read as csv, which has no fields"):
         read(path, AB, index_base=1)
     log = write("log.libfm", "1 10:1 20:1\n")
+    with pytest.raises(ConfigError, match="libsvm has no columns to name; fields names"):
+        read(log, AB, header=False, columns=["label", "a", "b"])
     side = write("side.svm", "1 10:1\n")
     with pytest.raises(InputRejected, match=r"side\.svm: is libsvm, which has no keys to join by"):
         read(log, AB, fields=["a", "b"], joins=[{"files": side, "on": "a"}])
