@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import tensorflow as tf
 from pydantic import Field
@@ -53,6 +54,10 @@ class AFM(LinearFieldModel):
         little difference from 1 to 256). Items of one list form no pairs among themselves.
     """
 
+    symbols: ClassVar[Mapping[str, str]] = {
+        "A": "attention_units",
+    }
+
     def __init__(
         self, schema: FeatureSchema, config: AFMConfig, slot_values: Sequence[float] = ()
     ) -> None:
@@ -63,6 +68,11 @@ class AFM(LinearFieldModel):
         self.projection = self.add_weight(
             name="projection", shape=(config.embedding_dim,), initializer="ones"
         )
+
+    @staticmethod
+    def parameter_formula(config: AFMConfig) -> str:
+        """Return the number of weights as a formula; see `CTRModel.parameter_formula`."""
+        return f"{LinearFieldModel.parameter_formula(config)} + k A + 2 A + k"
 
     @staticmethod
     def problems(schema: FeatureSchema, config: AFMConfig) -> list[str]:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import keras
 import tensorflow as tf
@@ -65,6 +66,11 @@ class AutoInt(VectorFieldModel):
         any, enter the MLP only.
     """
 
+    symbols: ClassVar[Mapping[str, str]] = {
+        "L": "interacting_layers",
+        "W": "num_heads · head_dim",
+    }
+
     def __init__(
         self, schema: FeatureSchema, config: AutoIntConfig, slot_values: Sequence[float] = ()
     ) -> None:
@@ -79,6 +85,12 @@ class AutoInt(VectorFieldModel):
         self.mlp = None
         if config.hidden_units:
             self.mlp = MLP.of(config, output_units=1)
+
+    @staticmethod
+    def parameter_formula(config: AutoIntConfig) -> str:
+        """Return the number of weights as a formula; see `CTRModel.parameter_formula`."""
+        deep = " + M(X)" if config.hidden_units else ""
+        return f"(R + N) k + 4 k W + (L - 1) 4 W W + F W + 1{deep}"
 
     @staticmethod
     def problems(schema: FeatureSchema, config: AutoIntConfig) -> list[str]:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 import keras
 import tensorflow as tf
@@ -45,6 +45,11 @@ class EmbeddingMLP(CTRModel):
         ValueError: The features do not fit; the message is that of `problems`.
     """
 
+    numeric_input: ClassVar[Literal["fields", "dense"]] = "dense"
+    symbols: ClassVar[Mapping[str, str]] = {
+        "I": "inputs of the MLP: k for each categorical, list and history column, 1 per number",
+    }
+
     def __init__(
         self,
         schema: FeatureSchema,
@@ -60,6 +65,11 @@ class EmbeddingMLP(CTRModel):
             slot_values,
         )
         self.mlp = MLP.of(config, output_units=1)
+
+    @staticmethod
+    def parameter_formula(config: Any) -> str:
+        """Return the number of weights as a formula; see `CTRModel.parameter_formula`."""
+        return "R k + M(I)"
 
     @staticmethod
     def problems(schema: FeatureSchema, config: EmbeddingMLPConfig) -> list[str]:

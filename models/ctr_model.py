@@ -2,7 +2,7 @@
 """The base class of every model: look up rows, then compute logits from them."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import keras
 import tensorflow as tf
@@ -27,8 +27,8 @@ class ModelConfig(BaseModel):
 class CTRModel(keras.Model):
     """A click model: `model(batch, training=False) -> logits`.
 
-    Subclasses set `embeddings` and write `logits` and `problems`; nothing else. Looking up and
-    computing are apart because training looks rows up once per distinct id and differentiates
+    Subclasses set `embeddings` and write `logits`, `problems` and `parameter_formula`. Looking up
+    and computing are apart because training looks rows up once per distinct id and differentiates
     with respect to the rows.
 
     Args:
@@ -49,6 +49,12 @@ class CTRModel(keras.Model):
     """
 
     embeddings: EmbeddingTables
+    linear_columns = 0
+    """How many numbers of a row, its last ones, are weights of the linear part."""
+    numeric_input: ClassVar[Literal["fields", "dense"]] = "fields"
+    """How numbers enter a model whose Config has no `numeric_input`."""
+    symbols: ClassVar[Mapping[str, str]] = {}
+    """What the model's own letters in `parameter_formula` mean; see also `models.sizes.SYMBOLS`."""
 
     def __init__(
         self, schema: FeatureSchema, config: ModelConfig, slot_values: Sequence[float] = ()
@@ -63,6 +69,17 @@ class CTRModel(keras.Model):
     @staticmethod
     def problems(schema: FeatureSchema, config: Any) -> list[str]:
         """Return what of the features does not fit, in plain words; empty if all does."""
+        raise NotImplementedError
+
+    @staticmethod
+    def parameter_formula(config: Any) -> str:
+        """Return the number of trained weights as a formula, in numbers, letters, + - · / and M( ).
+
+        Two factors side by side are multiplied. Letters: `models.sizes.SYMBOLS` and `symbols`.
+
+        Args:
+            config: Its options that decide the structure choose the terms.
+        """
         raise NotImplementedError
 
     def call(self, batch: Tensors, training: bool = False) -> tf.Tensor:

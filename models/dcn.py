@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal
 
 import keras
 import tensorflow as tf
@@ -66,6 +66,11 @@ class DCN(VectorFieldModel):
     Differs from the paper: all vectors have one length (the paper lets it differ by feature).
     """
 
+    symbols: ClassVar[Mapping[str, str]] = {
+        "L": "cross_layers",
+        "r": "rank",
+    }
+
     def __init__(
         self, schema: FeatureSchema, config: DCNConfig, slot_values: Sequence[float] = ()
     ) -> None:
@@ -79,6 +84,13 @@ class DCN(VectorFieldModel):
         self.mlp = MLP.of(config)
         self.is_stacked = config.structure == "stacked"
         self.output_layer = keras.layers.Dense(1)
+
+    @staticmethod
+    def parameter_formula(config: DCNConfig) -> str:
+        """Return the number of weights as a formula; see `CTRModel.parameter_formula`."""
+        matrices = "X X" if config.rank is None else "2 r X"
+        head = "M(X)" if config.structure == "stacked" else "M(X) + X"
+        return f"(R + N) k + L ({matrices} + X) + {head}"
 
     @staticmethod
     def problems(schema: FeatureSchema, config: DCNConfig) -> list[str]:

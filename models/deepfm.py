@@ -50,6 +50,11 @@ class DeepFM(LinearFieldModel):
         self.mlp = MLP.of(config, output_units=1)
 
     @staticmethod
+    def parameter_formula(config: DeepFMConfig) -> str:
+        """Return the number of weights as a formula; see `CTRModel.parameter_formula`."""
+        return f"{LinearFieldModel.parameter_formula(config)} + M(X)"
+
+    @staticmethod
     def problems(schema: FeatureSchema, config: DeepFMConfig) -> list[str]:
         """Return what does not fit, in plain words; empty if all does."""
         return problems_of_vectors("deepfm", schema, config)

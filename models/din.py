@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import tensorflow as tf
 from pydantic import Field
@@ -45,6 +46,12 @@ class DIN(EmbeddingMLP):
         row optimiser's.
     """
 
+    symbols: ClassVar[Mapping[str, str]] = {
+        **EmbeddingMLP.symbols,
+        "U": "weights of the activation units, an MLP over attention_units for each history, "
+        "from 3 q + e inputs: q numbers of the candidate, e of an event",
+    }
+
     def __init__(
         self, schema: FeatureSchema, config: DINConfig, slot_values: Sequence[float] = ()
     ) -> None:
@@ -56,6 +63,11 @@ class DIN(EmbeddingMLP):
             )
             for history in self.schema.histories
         }
+
+    @staticmethod
+    def parameter_formula(config: DINConfig) -> str:
+        """Return the number of weights as a formula; see `CTRModel.parameter_formula`."""
+        return f"{EmbeddingMLP.parameter_formula(config)} + U"
 
     @staticmethod
     def problems(schema: FeatureSchema, config: EmbeddingMLPConfig) -> list[str]:

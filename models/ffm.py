@@ -60,6 +60,7 @@ class FFM(CTRModel):
         self, schema: FeatureSchema, config: FFMConfig, slot_values: Sequence[float] = ()
     ) -> None:
         super().__init__(schema, config, slot_values)
+        self.linear_columns = 1
         self.dim = config.embedding_dim
         self.scale_instances = config.scale_instances
         self.num_ids = len(self.schema.categorical) + len(self.schema.lists)
@@ -76,6 +77,11 @@ class FFM(CTRModel):
             self.dense_weights = self.add_weight(
                 name="dense_weights", shape=(len(self.schema.numeric), 1), initializer="zeros"
             )
+
+    @staticmethod
+    def parameter_formula(config: FFMConfig) -> str:
+        """Return the number of weights as a formula; see `CTRModel.parameter_formula`."""
+        return "(R + N) (F k + 1) + D + 1"
 
     @staticmethod
     def problems(schema: FeatureSchema, config: FFMConfig) -> list[str]:

@@ -2,6 +2,7 @@
 """What models of fields share: options, tables and the linear part."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -60,11 +61,17 @@ class LinearFieldModel(CTRModel):
         self, schema: FeatureSchema, config: FieldConfig, slot_values: Sequence[float] = ()
     ) -> None:
         super().__init__(schema, config, slot_values)
+        self.linear_columns = 1
         dim, initializer = config.embedding_dim, VectorsThenLinear(config.initial_stddev)
         self.embeddings = EmbeddingTables(self.schema, dim + 1, initializer, slot_values)  # v | w
         self.fields = LinearAndVectors(
             self.schema, dim, initializer, config.list_pooling, config.numeric_input
         )
+
+    @staticmethod
+    def parameter_formula(config: Any) -> str:
+        """Return the weights of tables and linear part; see `CTRModel.parameter_formula`."""
+        return "(R + N) (k + 1) + D + 1"
 
 
 class VectorFieldModel(CTRModel):

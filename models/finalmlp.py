@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import keras
 import tensorflow as tf
@@ -68,6 +69,14 @@ class FinalMLP(VectorFieldModel):
     Differs from the paper: a gate weighs each coordinate of e.
     """
 
+    symbols: ClassVar[Mapping[str, str]] = {
+        "S1, S2": "weights of each stream's MLP, from X inputs to its last hidden layer",
+        "s1, s2": "width of that layer",
+        "H": "num_heads",
+        "G1, G2": "weights of each gate, an MLP over gate_hidden_units to X outputs, from its "
+        "features or from k learnt numbers, which count too",
+    }
+
     def __init__(
         self, schema: FeatureSchema, config: FinalMLPConfig, slot_values: Sequence[float] = ()
     ) -> None:
@@ -82,6 +91,12 @@ class FinalMLP(VectorFieldModel):
         second = config.model_copy(update={"hidden_units": config.second_hidden_units})
         self.streams = [MLP.of(config), MLP.of(second)]
         self.fusion = BilinearFusion(config.num_heads)
+
+    @staticmethod
+    def parameter_formula(config: FinalMLPConfig) -> str:
+        """Return the number of weights as a formula; see `CTRModel.parameter_formula`."""
+        gates = "" if config.gate_hidden_units is None else " + G1 + G2"
+        return f"(R + N) k + S1 + S2 + s1 s2 / H + s1 + s2 + 1{gates}"
 
     @staticmethod
     def problems(schema: FeatureSchema, config: FinalMLPConfig) -> list[str]:

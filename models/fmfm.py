@@ -53,6 +53,11 @@ class FmFM(LinearFieldModel):
         )
 
     @staticmethod
+    def parameter_formula(config: FmFMConfig) -> str:
+        """Return the number of weights as a formula; see `CTRModel.parameter_formula`."""
+        return f"{LinearFieldModel.parameter_formula(config)} + F (F - 1) k k / 2"
+
+    @staticmethod
     def problems(schema: FeatureSchema, config: FmFMConfig) -> list[str]:
         """Return what does not fit, in plain words; empty if all does."""
         return problems_of_vectors("fmfm", schema, config)

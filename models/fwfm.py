@@ -55,6 +55,7 @@ class FwFM(CTRModel):
     ) -> None:
         super().__init__(schema, config, slot_values)
         if config.linear_term == "weights":
+            self.linear_columns = 1
             layer, width = LinearAndVectors, config.embedding_dim + 1
             initializer = VectorsThenLinear(config.initial_stddev)
         else:
@@ -71,6 +72,13 @@ class FwFM(CTRModel):
         count = len(self.fields.rows.names)
         # the upper triangle is used
         self.strengths = self.add_weight(name="strengths", shape=(count, count), initializer="ones")
+
+    @staticmethod
+    def parameter_formula(config: FwFMConfig) -> str:
+        """Return the number of weights as a formula; see `CTRModel.parameter_formula`."""
+        if config.linear_term == "weights":
+            return "(R + N) (k + 1) + D + 1 + F F"
+        return "(R + N) k + F k + D + 1 + F F"
 
     @staticmethod
     def problems(schema: FeatureSchema, config: FwFMConfig) -> list[str]:

@@ -37,10 +37,16 @@ class LR(CTRModel):
         self, schema: FeatureSchema, config: LRConfig, slot_values: Sequence[float] = ()
     ) -> None:
         super().__init__(schema, config, slot_values)
+        self.linear_columns = 1
         zeros = keras.initializers.Zeros()
         self.embeddings = EmbeddingTables(self.schema, 1, zeros, slot_values)
         self.fields = FieldRows(self.schema, 1, zeros)
         self.bias = self.add_weight(name="bias", shape=(), initializer="zeros")
+
+    @staticmethod
+    def parameter_formula(config: LRConfig) -> str:
+        """Return the number of weights as a formula; see `CTRModel.parameter_formula`."""
+        return "R + N + 1"
 
     @staticmethod
     def problems(schema: FeatureSchema, config: LRConfig) -> list[str]:

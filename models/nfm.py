@@ -60,6 +60,12 @@ class NFM(LinearFieldModel):
         self.mlp = MLP.of(config, output_units=1)
 
     @staticmethod
+    def parameter_formula(config: NFMConfig) -> str:
+        """Return the number of weights as a formula; see `CTRModel.parameter_formula`."""
+        norm = " + 2 k" if config.batch_norm else ""
+        return f"{LinearFieldModel.parameter_formula(config)} + M(k + D){norm}"
+
+    @staticmethod
     def problems(schema: FeatureSchema, config: NFMConfig) -> list[str]:
         """Return what does not fit, in plain words; empty if all does."""
         return problems_of_vectors("nfm", schema, config)

@@ -65,6 +65,11 @@ class WideDeep(LinearFieldModel):
         self.mlp = MLP.of(config, output_units=1)
 
     @staticmethod
+    def parameter_formula(config: WideDeepConfig) -> str:
+        """Return the number of weights as a formula; see `CTRModel.parameter_formula`."""
+        return f"{LinearFieldModel.parameter_formula(config)} + M(X)"
+
+    @staticmethod
     def problems(schema: FeatureSchema, config: WideDeepConfig) -> list[str]:
         """Return what does not fit, in plain words; empty if all does."""
         return problems_of_fields("wide_deep", schema, config.numeric_input != "none")

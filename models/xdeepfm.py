@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import keras
 import tensorflow as tf
@@ -62,6 +63,10 @@ class XDeepFM(LinearFieldModel):
         cost). Dense numbers, if any, stand beside the vectors in the MLP.
     """
 
+    symbols: ClassVar[Mapping[str, str]] = {
+        "h1, h2 …": "cin_units",
+    }
+
     def __init__(
         self, schema: FeatureSchema, config: XDeepFMConfig, slot_values: Sequence[float] = ()
     ) -> None:
@@ -69,6 +74,15 @@ class XDeepFM(LinearFieldModel):
         self.interaction = CompressedInteraction(config.cin_units, config.cin_l2)
         self.output_layer = keras.layers.Dense(1, use_bias=False, dtype=keras.config.floatx())
         self.mlp = MLP.of(config, output_units=1)
+
+    @staticmethod
+    def parameter_formula(config: XDeepFMConfig) -> str:
+        """Return the number of weights as a formula; see `CTRModel.parameter_formula`."""
+        maps = [f"h{i}" for i in range(1, len(config.cin_units) + 1)]
+        matrices = " + ".join(f"F {a} {b}" for a, b in zip(["F", *maps], maps, strict=False))
+        return (
+            f"{LinearFieldModel.parameter_formula(config)} + M(X) + {matrices} + {' + '.join(maps)}"
+        )
 
     @staticmethod
     def problems(schema: FeatureSchema, config: XDeepFMConfig) -> list[str]:

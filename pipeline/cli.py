@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pipeline.cli_models import models
 from pipeline.errors import ConfigError, PipelineError
 
 app = typer.Typer(
@@ -22,6 +23,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+app.command()(models)
 
 Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="YAML file of the run.")]
 Runs = Annotated[Path, typer.Option("--runs", help="Folder of all runs.")]
@@ -73,7 +76,7 @@ def print_result(result: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def _prepare() -> Any:
+def prepare() -> Any:
     """Set up what every command that works needs; return where it reports to."""
     from pipeline.progress import default_progress
     from pipeline.termination import watch_for_termination
@@ -101,7 +104,7 @@ def _import_tensorflow() -> None:
 
 
 def _run(until: str, config: Path, **options: Any) -> None:
-    progress = _prepare()
+    progress = prepare()
     from pipeline.workflow import run
 
     overrides = options.pop("set_")
@@ -182,7 +185,7 @@ def predict(
     date: Date = None,
 ) -> None:
     """Score raw files with an exported version, to Parquet, in the order of their rows."""
-    progress = _prepare()
+    progress = prepare()
     from pipeline.predict import predict as score
 
     print_result(score(bundle, files, out, progress, past, date))
@@ -191,7 +194,7 @@ def predict(
 @app.command()
 def validate(config: Config, set_: Set = [], date: Date = None) -> None:
     """Check a config against itself and the headers of its data; all problems at once."""
-    _prepare()
+    prepare()
     from pipeline.checks import validate_file
 
     problems, notes = validate_file(config, set_, date)
@@ -225,26 +228,10 @@ def init(
 @app.command()
 def schema() -> None:
     """Print the JSON schema of configs, for editors."""
-    _prepare()
+    prepare()
     from pipeline.config_schema import config_schema
 
     sys.stdout.write(json.dumps(config_schema(), indent=2) + "\n")
-
-
-@app.command()
-def models(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
-    """List the models."""
-    _prepare()
-    from models.registry import MODELS
-
-    if as_json:
-        sys.stdout.write(
-            json.dumps({k: {"summary": e.summary, "paper": e.paper} for k, e in MODELS.items()})
-            + "\n"
-        )
-        return
-    for kind, found in MODELS.items():
-        sys.stdout.write(f"{kind:8} {found.summary} ({found.paper})\n")
 
 
 @app.command()
@@ -275,7 +262,7 @@ def demo(
     data: Annotated[Path, typer.Option(help="Folder of the data.")] = Path("data/quickstart"),
 ) -> None:
     """Generate a click log, run configs/quickstart.yaml on it, and show what came out."""
-    progress = _prepare()
+    progress = prepare()
     from pipeline.demo import run_demo
 
     print_result(run_demo(runs, data, progress))

@@ -117,10 +117,11 @@ def _table(model: type[BaseModel]) -> Iterator[str]:
     yield "|---|---|---|---|"
     for name, field in fields.items():
         meaning = (field.description or "see below").replace("|", "\\|")
-        yield f"| `{name}` | {_type(field.annotation)} | {_default(field)} | {meaning} |"
+        yield f"| `{name}` | {type_text(field.annotation)} | {default_text(field)} | {meaning} |"
 
 
-def _default(field: Any) -> str:
+def default_text(field: Any) -> str:
+    """Return the default of a field in Markdown."""
     if field.default is PydanticUndefined:
         return "required"
     if isinstance(field.default, BaseModel):
@@ -135,18 +136,19 @@ def _default(field: Any) -> str:
 _NAMES = {str: "text", int: "whole number", float: "number", bool: "true or false"}
 
 
-def _type(annotation: Any) -> str:
+def type_text(annotation: Any) -> str:
+    """Return the type of a field in words, in Markdown."""
     arguments = get_args(annotation)
     if hasattr(annotation, "__metadata__"):  # Annotated
-        return _type(arguments[0])
+        return type_text(arguments[0])
     match get_origin(annotation):
         case origin if origin is Literal:
             text = ", ".join(f"`{value}`" for value in arguments)
         case origin if origin in (Union, UnionType):
-            kinds = [_type(argument) for argument in arguments if argument is not NoneType]
+            kinds = [type_text(argument) for argument in arguments if argument is not NoneType]
             text = " or ".join(dict.fromkeys(kinds))
         case origin if origin is tuple:
-            text = "list of " + _type(arguments[0])
+            text = "list of " + type_text(arguments[0])
         case origin if origin is dict:
             text = "mapping"
         case _:

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sizes without building, against built models and against the formulas that users are shown."""
+
+import ast
+import operator
+import re
+
+import numpy as np
+import pytest
+
+from features.schema import Categorical, FeatureSchema, Table
+from models.registry import MODELS, entry
+from models.sizes import SYMBOLS, size_of
+from tests.models.examples import make
+
+FIELDS = [{}, {"embedding_dim": 3, "numeric_input": "dense"}, {"numeric_input": "none"}]
+DEEP = [*FIELDS, {"hidden_units": (5, 4), "activation": "dice"}, {"hidden_units": ()},
+        {"hidden_units": (5, 4), "batch_norm": True, "activation": "prelu"}]  # fmt: skip
+OPTIONS = {
+    "lr": [{}, {"features": ("item", "price")}],
+    "fm": [*FIELDS, {"features": ("user",)}],
+    "ffm": FIELDS,
+    "fwfm": [*FIELDS, *({"linear_term": "weights"} | options for options in FIELDS)],
+    "fmfm": FIELDS,
+    "afm": [*FIELDS, {"attention_units": 3}],
+    "nfm": DEEP,
+    "wide_deep": DEEP,
+    "deepfm": DEEP,
+    "dcn": [*DEEP, *({"structure": "parallel", "cross_layers": 3} | options for options in DEEP),
+            {"rank": 2}, {"rank": 3, "structure": "parallel"}, {"cross_layers": 0}],
+    "xdeepfm": [*DEEP, {"cin_units": (3,)}, {"cin_units": (3, 4, 5, 6)}],
+    "autoint": [{}, {"numeric_input": "none"}, {"interacting_layers": 1, "num_heads": 3},
+                {"hidden_units": (5, 4)}, {"numeric_input": "dense", "hidden_units": (5,)}],
+    "finalmlp": [{}, {"gate_hidden_units": None}, {"gate_features": ("item", "price")},
+                 {"hidden_units": (6, 4), "second_hidden_units": (8,), "num_heads": 2},
+                 {"numeric_input": "fields", "second_gate_features": ("tags",)}],
+    "base": [{}, {"hidden_units": (3,), "activation": "relu"}, {"hidden_units": ()}],
+    "din": [{}, {"attention_units": (3,)}, {"attention_activation": "relu", "embedding_dim": 2}],
+}  # fmt: skip
+CASES = [(kind, options) for kind in MODELS for options in OPTIONS[kind]]
+
+
+def count(model):
+    """Trained weights of a built model."""
+    dense = sum(int(np.prod(variable.shape)) for variable in model.trainable_variables)
+    return dense + model.embeddings.num_rows * model.embeddings.width
+
+
+def mlp(inputs, units, config, outputs=1, activation=None, batch_norm=None):
+    """Weights of an MLP, layer by layer; no last layer with `outputs` None."""
+    per_unit = (activation or config.activation) in ("dice", "prelu")
+    per_unit += 2 * (getattr(config, "batch_norm", False) if batch_norm is None else batch_norm)
+    total = 0
+    for width in units:
+        total += (inputs + 1) * width + per_unit * width
+        inputs = width
+    return total + (inputs + 1) * outputs if outputs else total
+
+
+def letters(kind, schema, config):
+    """What each letter of the kind's formula stands for, from schema and Config alone."""
+    numbers, ids = len(schema.numeric), len(schema.categorical) + len(schema.lists)
+    dim = getattr(config, "embedding_dim", None)
+    entering = getattr(config, "numeric_input", "fields")
+    found = {
+        "R": sum(table.rows for table in schema.tables),
+        "k": dim,
+        "N": numbers if entering == "fields" else 0,
+        "D": numbers if entering == "dense" else 0,
+    }
+    found["F"] = ids + found["N"]
+    found["X"] = x = found["F"] * (dim or 0) + found["D"]
+    if hasattr(config, "hidden_units"):
+        found["M"] = lambda n: mlp(n, config.hidden_units, config)
+    channels = {h.name: len(h.channels) for h in schema.histories}
+    match kind:
+        case "afm":
+            found["A"] = config.attention_units
+        case "dcn":
+            found |= {"L": config.cross_layers, "r": config.rank}
+        case "xdeepfm":
+            found |= {f"h{i}": units for i, units in enumerate(config.cin_units, 1)}
+        case "autoint":
+            found |= {"L": config.interacting_layers, "W": config.num_heads * config.head_dim}
+        case "finalmlp":
+            streams = (config.hidden_units, config.second_hidden_units)
+            seen = (config.gate_features, config.second_gate_features)
+            widths = {n.name: 1 for n in schema.numeric if entering == "dense"}
+            for i in range(2):
+                context = sum(widths.get(name, dim) for name in seen[i])
+                found[f"S{i + 1}"] = mlp(x, streams[i], config, None)
+                found[f"s{i + 1}"] = streams[i][-1]
+                found[f"G{i + 1}"] = (0 if seen[i] else dim) + mlp(
+                    context or dim, config.gate_hidden_units or (), config, x, "relu", False
+                )
+            found["H"] = config.num_heads
+        case "base" | "din":
+            found["I"] = dim * (ids + sum(channels.values())) + numbers
+    if kind == "din":
+        found["U"] = sum(
+            mlp(
+                dim * (3 * sum(c.target is not None for c in h.channels) + channels[h.name]),
+                config.attention_units,
+                config,
+                activation=config.attention_activation,
+            )
+            for h in schema.histories
+        )
+    return found
+
+
+def evaluate(formula, values):
+    """The value of a formula in which factors side by side are multiplied."""
+    tokens = re.findall(r"[A-Za-z]\w*|\d+|[()+\-/]", formula)
+    assert re.sub(r"\s", "", formula) == "".join(tokens), formula
+    text = ""
+    for before, part in zip(["+", *tokens], tokens, strict=False):
+        joined = before not in "+-/(" and part not in "+-/)" and before + part != "M("
+        text += f" * {part}" if joined else f" {part}"
+    operators = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
+                 ast.Div: operator.truediv}  # fmt: skip
+
+    def value(node):
+        match node:
+            case ast.BinOp():
+                return operators[type(node.op)](value(node.left), value(node.right))
+            case ast.Call():
+                return values[node.func.id](value(node.args[0]))
+            case ast.Name():
+                return values[node.id]
+            case ast.Constant():
+                return node.value
+        raise AssertionError(ast.dump(node))
+
+    return value(ast.parse(text.strip(), mode="eval").body)
+
+
+@pytest.mark.parametrize(("kind", "options"), CASES)
+def test_size_and_formula_are_those_of_the_built_model(kind, options):
+    model = make(kind, **options)
+    config = entry(kind).config(**options)
+    size = size_of(kind, model.schema, config)
+    assert size.total == count(model)
+    assert size.width == model.embeddings.width
+    assert size.vectors + size.linear + size.dense == size.total
+    formula = entry(kind).model.parameter_formula(config)
+    assert evaluate(formula, letters(kind, model.schema, config)) == count(model), formula
+
+
+@pytest.mark.parametrize(("kind", "options"), CASES)
+def test_every_letter_of_a_formula_is_explained(kind, options):
+    found = entry(kind)
+    explained = {**SYMBOLS, **found.model.symbols}
+    named = set(re.findall(r"[A-Za-z]\w*", " ".join(explained)))
+    used = set(re.findall(r"[A-Za-z]\w*", found.model.parameter_formula(found.config(**options))))
+    assert {re.sub(r"h\d", "h1", letter) for letter in used} <= named
+
+
+def fields_in_one_table(rows, fields):
+    features = tuple(Categorical(name=f"f{i}", table="all") for i in range(fields))
+    return FeatureSchema(tables=(Table(name="all", rows=rows),), features=features)
+
+
+@pytest.mark.parametrize(
+    ("rows", "fields", "dim", "vectors"),
+    [(32_870_706, 50, 4, 6_574_141_200), (554_365, 86, 50, 2_383_769_500)],
+)
+def test_large_ffm_is_counted_without_memory_for_it(rows, fields, dim, vectors):
+    """OPT-05: what would be 26 and 10 GB."""
+    config = entry("ffm").config(embedding_dim=dim)
+    size = size_of("ffm", fields_in_one_table(rows, fields), config)
+    assert (size.vectors, size.linear, size.dense) == (vectors, rows, 1)
+
+
+def test_layers_of_any_size_are_counted_without_memory_for_them():
+    config = entry("deepfm").config(hidden_units=(10**6, 10**6))
+    assert size_of("deepfm", fields_in_one_table(100, 2), config).dense > 10**12
