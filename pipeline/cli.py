@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pipeline.cli_models import models
+from pipeline.cli_models import models, plan
 from pipeline.errors import ConfigError, PipelineError
 
 app = typer.Typer(
@@ -24,7 +24,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-app.command()(models)
+for command in (models, plan):
+    app.command()(command)
 
 Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="YAML file of the run.")]
 Runs = Annotated[Path, typer.Option("--runs", help="Folder of all runs.")]
@@ -202,7 +203,12 @@ def validate(config: Config, set_: Set = [], date: Date = None) -> None:
         sys.stderr.write(f"note: {note}\n")
     if problems:
         raise ConfigError("\n".join(problems))
-    print_result({"config": str(config), "status": "valid", "notes": notes})
+    from pipeline.config_file import load_config
+    from pipeline.memory import describe_memory
+
+    memory, facts = describe_memory(load_config(config, set_))
+    sys.stderr.write(f"note: {memory}\n")
+    print_result({"config": str(config), "status": "valid", "notes": notes, "model": facts})
 
 
 @app.command()

@@ -22,3 +22,40 @@ def models(
         print_result({name: describe(name) for name in ([kind] if kind else MODELS)})
         return
     sys.stdout.writelines(f"{line}\n" for line in (details(kind) if kind else overview()))
+
+
+def plan(
+    kind: Annotated[str, typer.Argument(help="Kind of model; see clickloom models.")],
+    rows: Annotated[int, typer.Option(help="Values of all categorical fields together.")],
+    fields: Annotated[int, typer.Option(help="Number of categorical fields.")],
+    numbers: Annotated[int, typer.Option(help="Number of numeric features.")] = 0,
+    embedding_dim: Annotated[
+        int | None, typer.Option(help="Length of each vector; the kind's default if not given.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Option of the kind: key=value.")
+    ] = None,
+    slots: Annotated[
+        int, typer.Option(min=0, help="Numbers that the optimiser keeps per weight; 2 is Adam.")
+    ] = 2,
+    max_model_memory: Annotated[
+        str | None, typer.Option(help="Limit, as engine.max_model_memory in a config.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Count the weights and bytes of a model without data; exit with 2 if it is too large."""
+    from pipeline.cli import prepare, print_result
+
+    prepare()
+    from pipeline.memory import ModelMemory, require_memory
+    from pipeline.plan import plan_lines, planned_size, read_options
+
+    options = read_options(set_ or [])
+    if embedding_dim is not None:
+        options["embedding_dim"] = embedding_dim
+    memory = ModelMemory(planned_size(kind, rows, fields, numbers, options), slots)
+    if as_json:
+        print_result({"kind": kind, **memory.facts()})
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in plan_lines(memory))
+    require_memory(memory, max_model_memory)

@@ -124,14 +124,24 @@ class ExportConfig(Section):
     )
 
 
+MEMORY = r"^\d+(\.\d+)?\s*(MB|GB|MiB|GiB)$"
+"""How a size of memory is written."""
+
+
 class EngineConfig(Section):
-    """What runs the relational work."""
+    """What runs the relational work, and the memory that a run may take."""
 
     kind: Literal["duckdb"] = Field("duckdb", description="DuckDB, inside this process.")
     memory: str = Field(
         "4GB",
-        pattern=r"^\d+(\.\d+)?\s*(MB|GB|MiB|GiB)$",
+        pattern=MEMORY,
         description="Above this it spills to disk.",
+    )
+    max_model_memory: str | None = Field(
+        None,
+        pattern=MEMORY,
+        description="A model that takes more in training, its optimiser's numbers included, is "
+        "refused before it is built; half of the machine's memory when not given.",
     )
     threads: int | None = Field(None, ge=1, description="All cores when not given.")
 

@@ -165,7 +165,7 @@ def _override(document: Document, override: str) -> None:
         elif last or node.get(key) is None:
             node[key] = {}
         if last:
-            node[place] = _override_value(text)
+            node[place] = override_value(text)
             break
         if i == 0 and isinstance(node[place], str) and key in SHORT_FORMS:
             node[place] = {SHORT_FORMS[key]: node[place]}
@@ -175,7 +175,7 @@ def _override(document: Document, override: str) -> None:
     document.overrides[path] = f"--set {override}"
 
 
-def _override_value(text: str) -> Any:
+def override_value(text: str) -> Any:
     """Return a value as it would stand in YAML; what YAML cannot read, such as >= 4, is text."""
     try:
         node = YAML(typ="safe", pure=True).compose(text)

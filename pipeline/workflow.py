@@ -16,6 +16,7 @@ from pipeline.errors import ConfigError, InputRejected, PipelineError
 from pipeline.evaluate import evaluate
 from pipeline.export import check_gates, export, standing_export
 from pipeline.ingest import ingest
+from pipeline.memory import describe_memory, require_memory, schema_memory
 from pipeline.progress import JsonLines, Progress
 from pipeline.report import render_report
 from pipeline.runs import (
@@ -32,6 +33,7 @@ from pipeline.runs import (
 )
 from pipeline.termination import termination_checked
 from pipeline.train import train
+from pipeline.trained_model import load_schema
 
 StageName = Literal["ingest", "train", "evaluate", "export"]
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -105,10 +107,13 @@ def _run_stages(this: Run, until: StageName, compare: Sequence[Path]) -> dict[st
 
 def _build(this: Run, until: StageName, stages: dict[str, Stage]) -> None:
     """Build stage after stage into `stages`, so that a failure leaves what was reached."""
+    _, facts = describe_memory(this.config)
+    this.progress.event("model", **facts)
     stages["ingest"] = ingest(this)
     check_drift(this.config.drift, read_json(this.dataset / "profile.json"))
     if until == "ingest":
         return
+    require_model_memory(this)
     with termination_checked():
         stages["train"] = train(this, stages["ingest"])
     if until == "train":
@@ -119,6 +124,17 @@ def _build(this: Run, until: StageName, stages: dict[str, Stage]) -> None:
         stages["export"] = export(this, stages["train"], stages["evaluate"])
     elif standing := standing_export(this, stages["train"], stages["evaluate"]):
         stages["export"] = standing
+
+
+def require_model_memory(this: Run) -> None:
+    """Check that the model on the fitted features may be built, and say how large it is.
+
+    Raises:
+        ConfigError: It takes more memory than the config allows.
+    """
+    memory = schema_memory(this.config, load_schema(this))
+    require_memory(memory, this.config.engine.max_model_memory, this.config.features)
+    this.progress.event("model", **memory.facts())
 
 
 def require_metrics(config: RunConfig, metrics: dict[str, Any]) -> None:
