@@ -8,6 +8,7 @@ from pydantic import Field
 from features.schema import FeatureSchema
 from models.ctr_model import Tensors
 from models.fields import FieldConfig, LinearFieldModel, problems_of_vectors
+from models.layers.interactions import pair_products
 from models.layers.pair_attention import PairAttention
 
 
@@ -54,6 +55,7 @@ class AFM(LinearFieldModel):
         little difference from 1 to 256). Items of one list form no pairs among themselves.
     """
 
+    pair_weight_name = "attention"
     symbols: ClassVar[Mapping[str, str]] = {
         "A": "attention_units",
     }
@@ -86,15 +88,16 @@ class AFM(LinearFieldModel):
         pooled = self.attention_layer(vectors, active, training=training)
         return linear + tf.linalg.matvec(pooled, self.projection)
 
-    def attention(self, batch: Tensors) -> tf.Tensor:
+    def interactions(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return the parts beside the linear ones; see `CTRModel.terms`."""
+        _, vectors, _ = self.fields(self.embeddings(batch), batch)
+        weights = self.attention_layer.weights_of_pairs(vectors, self._active(batch, vectors))
+        return {"pairs": weights * pair_products(vectors, self.projection)}
+
+    def pair_weights(self, batch: Tensors) -> tf.Tensor:
         """Return a_ij, float (batch, fields, fields), 0 unless i < j; see `field_names`."""
         _, vectors, _ = self.fields(self.embeddings(batch), batch)
         return self.attention_layer.weights_of_pairs(vectors, self._active(batch, vectors))
-
-    @property
-    def field_names(self) -> tuple[str, ...]:
-        """Names of the fields."""
-        return self.fields.rows.names
 
     def _active(self, batch: Tensors, vectors: Sequence[tf.Tensor]) -> tf.Tensor:
         return self.fields.rows.squared_values(batch, vectors[0].dtype) > 0

@@ -76,6 +76,10 @@ class EmbeddingMLP(CTRModel):
         """Return what does not fit, in plain words; empty if all does."""
         return [] if schema.features else ["there is no feature; name at least one in `features:`"]
 
+    def terms(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return the MLP's output, the only part; see `CTRModel.terms`."""
+        return {"mlp": self(batch, training=False)}
+
     def history_vector(
         self, history: History, embedded: Tensors, batch: Tensors, training: bool
     ) -> tf.Tensor:
@@ -144,3 +148,13 @@ class Base(EmbeddingMLP):
         """Return the pooled events, channels side by side."""
         events = tf.concat([embedded[channel.name] for channel in history.channels], axis=-1)
         return self.pool(events, history_mask(history, batch))
+
+    def event_weights(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return 1 for every event, or its share of a mean; see `CTRModel.event_weights`."""
+        masks = {h.name: tf.cast(history_mask(h, batch), self.dtype) for h in self.schema.histories}
+        if self.pool is masked_sum:
+            return masks
+        return {
+            name: tf.math.divide_no_nan(mask, tf.reduce_sum(mask, axis=1, keepdims=True))
+            for name, mask in masks.items()
+        }

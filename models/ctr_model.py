@@ -53,6 +53,8 @@ class CTRModel(keras.Model):
     """How many numbers of a row, its last ones, are weights of the linear part."""
     numeric_input: ClassVar[Literal["fields", "dense"]] = "fields"
     """How numbers enter a model whose Config has no `numeric_input`."""
+    pair_weight_name: ClassVar[Literal["attention", "strength"] | None] = None
+    """What `pair_weights` are: attention adds up to 1 over a row's pairs, a strength is any."""
     symbols: ClassVar[Mapping[str, str]] = {}
     """What the model's own letters in `parameter_formula` mean; see also `models.sizes.SYMBOLS`."""
 
@@ -95,6 +97,36 @@ class CTRModel(keras.Model):
             training: Whether dropout and batch statistics are on.
         """
         raise NotImplementedError
+
+    def terms(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return parts whose sum over everything but the batch is the logit, in inference.
+
+        Keys: "bias" (batch,); "linear" (batch, names), by `linear_names`; "pairs" (batch, fields,
+        fields), 0 unless i < j, by `field_names`; whatever else there is, (batch,). A model that
+        is no sum has one part, "network".
+        """
+        return {"network": self(batch, training=False)}
+
+    @property
+    def linear_names(self) -> tuple[str, ...]:
+        """Names of the linear terms."""
+        return self.field_names
+
+    @property
+    def field_names(self) -> tuple[str, ...]:
+        """Names of the fields that form pairs."""
+        return ()
+
+    def pair_weights(self, batch: Tensors) -> tf.Tensor | None:
+        """Return what each pair's product is multiplied by, float (batch, fields, fields).
+
+        0 unless i < j; None for a model whose pairs have no such number, see `pair_weight_name`.
+        """
+        return None
+
+    def event_weights(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return the weight of every event by history, float (batch, items); 0 at padding."""
+        return {}
 
     def build_from(self, batch: Tensors) -> None:
         """Create all weights by one call on a batch; Keras builds layers on first use."""

@@ -11,7 +11,7 @@ from models.fields import (
     problems_of_vectors,
     squeeze_logits,
 )
-from models.layers.interactions import pairwise_sum
+from models.layers.interactions import pair_products, pairwise_sum
 from models.layers.mlp import MLP
 
 
@@ -65,3 +65,9 @@ class DeepFM(LinearFieldModel):
         pairs = tf.reduce_sum(pairwise_sum(vectors), axis=1)
         deep = self.mlp(tf.concat([*vectors, *numbers], axis=1), training=training)
         return linear + pairs + squeeze_logits(deep, linear.dtype)
+
+    def interactions(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return the parts beside the linear ones; see `CTRModel.terms`."""
+        linear, vectors, numbers = self.fields(self.embeddings(batch), batch)
+        deep = self.mlp(tf.concat([*vectors, *numbers], axis=1), training=False)
+        return {"pairs": pair_products(vectors), "mlp": squeeze_logits(deep, linear.dtype)}

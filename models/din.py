@@ -99,7 +99,7 @@ class DIN(EmbeddingMLP):
         places = batch.get(places_key(history.name))
         return self.pools[history.name](query, events, mask, places=places, training=training)
 
-    def attention(self, batch: Tensors) -> dict[str, tf.Tensor]:
+    def event_weights(self, batch: Tensors) -> dict[str, tf.Tensor]:
         """Return the weight of every event by history, float (batch, items); 0 at padding."""
         embedded = self.embeddings(batch)
         weights = {}

@@ -9,7 +9,7 @@ from features.schema import FeatureSchema
 from models.ctr_model import CTRModel, Tensors, stack_numeric
 from models.fields import FieldConfig
 from models.layers.embeddings import EmbeddingTables
-from models.layers.interactions import FieldRows, VectorsThenLinear
+from models.layers.interactions import FieldRows, VectorsThenLinear, upper_triangle
 from models.lr import problems_of_fields
 
 
@@ -109,6 +109,35 @@ class FFM(CTRModel):
             squares = self.fields.squared_values(batch, pair_sum.dtype)
             pair_sum = tf.math.divide_no_nan(pair_sum, tf.reduce_sum(squares, axis=1))
         return self.bias + tf.squeeze(tf.add_n(weights), axis=1) + pair_sum
+
+    def terms(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return the parts of the logit; see `CTRModel.terms`."""
+        rows = tf.stack(self.fields(self.embeddings(batch), batch), axis=1)  # (B, F, F D + 1)
+        vectors, linear = tf.split(rows, [-1, 1], axis=2)
+        each = tf.reshape(vectors, (-1, rows.shape[1], rows.shape[1], self.dim))
+        products = tf.reduce_sum(each * tf.transpose(each, (0, 2, 1, 3)), axis=3)
+        pairs = upper_triangle(products)
+        if self.scale_instances:
+            squares = self.fields.squared_values(batch, pairs.dtype)
+            total = tf.reduce_sum(squares, axis=1)[:, tf.newaxis, tf.newaxis]
+            pairs = tf.math.divide_no_nan(pairs, total)
+        linear = tf.squeeze(linear, axis=2)
+        if self.has_dense:
+            numbers = tf.cast(stack_numeric(self.schema, batch), self.dtype)
+            linear = tf.concat([linear, numbers * self.dense_weights[:, 0]], axis=1)
+        bias = tf.fill([tf.shape(linear)[0]], self.bias)
+        return {"bias": bias, "linear": linear, "pairs": pairs}
+
+    @property
+    def linear_names(self) -> tuple[str, ...]:
+        """Names of the linear terms: fields, then dense numbers."""
+        dense = (number.name for number in self.schema.numeric if self.has_dense)
+        return (*self.field_names, *dense)
+
+    @property
+    def field_names(self) -> tuple[str, ...]:
+        """Names of the fields."""
+        return self.fields.names
 
     def _pairs_with_numbers(
         self, ids: Sequence[tf.Tensor], numeric: tf.Tensor, numbers: tf.Tensor

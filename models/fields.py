@@ -9,9 +9,14 @@ import tensorflow as tf
 from pydantic import Field
 
 from features.schema import FeatureSchema
-from models.ctr_model import CTRModel, ModelConfig
+from models.ctr_model import CTRModel, ModelConfig, Tensors
 from models.layers.embeddings import EmbeddingTables
-from models.layers.fields import FieldVectors, LinearAndVectors, NumericInput
+from models.layers.fields import (
+    FieldLinearAndVectors,
+    FieldVectors,
+    LinearAndVectors,
+    NumericInput,
+)
 from models.layers.interactions import VectorsThenLinear
 from models.layers.masking import ListPooling
 from models.layers.mlp import MLPOptions
@@ -73,6 +78,24 @@ class LinearFieldModel(CTRModel):
         """Return the weights of tables and linear part; see `CTRModel.parameter_formula`."""
         return "(R + N) (k + 1) + D + 1"
 
+    def terms(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return the parts of the logit; see `CTRModel.terms`."""
+        return linear_terms(self.fields, self.embeddings(batch), batch) | self.interactions(batch)
+
+    def interactions(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return the parts of the logit beside the linear ones, as `CTRModel.terms`."""
+        raise NotImplementedError
+
+    @property
+    def linear_names(self) -> tuple[str, ...]:
+        """Names of the linear terms."""
+        return self.fields.names
+
+    @property
+    def field_names(self) -> tuple[str, ...]:
+        """Names of the fields."""
+        return self.fields.rows.names
+
 
 class VectorFieldModel(CTRModel):
     """A model that starts from the fields' vectors x_i v_i alone.
@@ -90,6 +113,20 @@ class VectorFieldModel(CTRModel):
         self.fields = FieldVectors(
             self.schema, dim, initializer, config.list_pooling, config.numeric_input
         )
+
+
+def linear_terms(
+    fields: LinearAndVectors | FieldLinearAndVectors, embedded: Tensors, batch: Tensors
+) -> dict[str, tf.Tensor]:
+    """Return the bias and the linear terms of a model's fields, as `CTRModel.terms` has them.
+
+    Args:
+        fields: The model's layer.
+        embedded: Rows by batch key.
+        batch: The batch.
+    """
+    terms = fields.linear_terms(embedded, batch)
+    return {"bias": tf.fill([tf.shape(terms)[0]], fields.bias), "linear": terms}
 
 
 def problems_of_vectors(kind: str, schema: FeatureSchema, config: FieldConfig) -> list[str]:

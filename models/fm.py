@@ -4,7 +4,7 @@ import tensorflow as tf
 from features.schema import FeatureSchema
 from models.ctr_model import Tensors
 from models.fields import FieldConfig, LinearFieldModel, problems_of_vectors
-from models.layers.interactions import pairwise_sum
+from models.layers.interactions import pair_products, pairwise_sum
 
 
 class FMConfig(FieldConfig):
@@ -44,3 +44,8 @@ class FM(LinearFieldModel):
         """Compute logits (batch,); see `CTRModel.logits`."""
         linear, vectors, _ = self.fields(embedded, batch)
         return linear + tf.reduce_sum(pairwise_sum(vectors), axis=1)
+
+    def interactions(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return the parts beside the linear ones; see `CTRModel.terms`."""
+        _, vectors, _ = self.fields(self.embeddings(batch), batch)
+        return {"pairs": pair_products(vectors)}

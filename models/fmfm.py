@@ -75,6 +75,14 @@ class FmFM(LinearFieldModel):
             terms.append(tf.reduce_sum(partners * fields[:, start:stop], axis=1))
         return tf.add_n(terms)
 
+    def interactions(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return the parts beside the linear ones; see `CTRModel.terms`."""
+        _, vectors, _ = self.fields(self.embeddings(batch), batch)
+        fields = tf.stack(vectors, axis=1)  # (B, F, D)
+        count, dim = fields.shape[1:]
+        blocks = tf.reshape(self._block_matrix(), (count, dim, count, dim))
+        return {"pairs": tf.einsum("bid,idje,bje->bij", fields, blocks, fields)}
+
     def _block_matrix(self) -> tf.Tensor:
         """Return the matrix (F dim, F dim) with M_ij as its block i, j; 0 unless i < j."""
         dim, count = self.matrices.shape[1], self.num_fields

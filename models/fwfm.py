@@ -9,10 +9,10 @@ from pydantic import Field
 
 from features.schema import FeatureSchema
 from models.ctr_model import CTRModel, Tensors
-from models.fields import FieldConfig, problems_of_vectors
+from models.fields import FieldConfig, linear_terms, problems_of_vectors
 from models.layers.embeddings import EmbeddingTables
 from models.layers.fields import FieldLinearAndVectors, LinearAndVectors
-from models.layers.interactions import VectorsThenLinear
+from models.layers.interactions import VectorsThenLinear, pair_products, upper_triangle
 
 
 class FwFMConfig(FieldConfig):
@@ -49,6 +49,8 @@ class FwFM(CTRModel):
     Differs from the paper: r starts at 1, where the pairs are FM's. Items of one list form no pairs
         among themselves.
     """
+
+    pair_weight_name = "strength"
 
     def __init__(
         self, schema: FeatureSchema, config: FwFMConfig, slot_values: Sequence[float] = ()
@@ -94,3 +96,27 @@ class FwFM(CTRModel):
         # Σ_j r_ij v_j of all fields i in one product: (F, F) · (F, B D)
         partners = tf.reshape(strengths @ tf.reshape(fields, (len(vectors), -1)), tf.shape(fields))
         return linear + tf.reduce_sum(fields * partners, axis=(0, 2))
+
+    def terms(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return the parts of the logit; see `CTRModel.terms`."""
+        embedded = self.embeddings(batch)
+        _, vectors, _ = self.fields(embedded, batch)
+        pairs = self.strengths * pair_products(vectors)
+        return linear_terms(self.fields, embedded, batch) | {"pairs": pairs}
+
+    def pair_weights(self, batch: Tensors) -> tf.Tensor:
+        """Return r_ij, the same for every row, float (batch, fields, fields), 0 unless i < j."""
+        _, vectors, _ = self.fields(self.embeddings(batch), batch)
+        rows = tf.shape(vectors[0])[0]
+        strengths = upper_triangle(tf.convert_to_tensor(self.strengths))
+        return tf.tile(strengths[tf.newaxis], (rows, 1, 1))
+
+    @property
+    def linear_names(self) -> tuple[str, ...]:
+        """Names of the linear terms."""
+        return self.fields.names
+
+    @property
+    def field_names(self) -> tuple[str, ...]:
+        """Names of the fields."""
+        return self.fields.rows.names

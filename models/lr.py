@@ -57,6 +57,16 @@ class LR(CTRModel):
         """Compute logits (batch,); see `CTRModel.logits`."""
         return self.bias + tf.squeeze(tf.add_n(self.fields(embedded, batch)), axis=1)
 
+    def terms(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return the parts of the logit; see `CTRModel.terms`."""
+        terms = tf.concat(self.fields(self.embeddings(batch), batch), axis=1)
+        return {"bias": tf.fill([tf.shape(terms)[0]], self.bias), "linear": terms}
+
+    @property
+    def field_names(self) -> tuple[str, ...]:
+        """Names of the fields."""
+        return self.fields.names
+
 
 def problems_of_fields(kind: str, schema: FeatureSchema, use_numeric: bool = True) -> list[str]:
     """Return what keeps a model of fields from a schema: histories, or no field at all.

@@ -79,3 +79,14 @@ class NFM(LinearFieldModel):
         pooled = tf.cast(self.dropout(pooled, training=training), linear.dtype)
         deep = self.mlp(tf.concat([pooled, *numbers], axis=1), training=training)
         return linear + squeeze_logits(deep, linear.dtype)
+
+    def interactions(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return the parts beside the linear ones; see `CTRModel.terms`."""
+        linear, vectors, numbers = self.fields(self.embeddings(batch), batch)
+        pooled = pairwise_sum(vectors)
+        if self.norm:
+            pooled = self.norm(pooled, training=False)
+        deep = self.mlp(
+            tf.concat([tf.cast(pooled, linear.dtype), *numbers], axis=1), training=False
+        )
+        return {"mlp": squeeze_logits(deep, linear.dtype)}

@@ -79,3 +79,9 @@ class WideDeep(LinearFieldModel):
         wide, vectors, numbers = self.fields(embedded, batch)
         deep = self.mlp(tf.concat([*vectors, *numbers], axis=1), training=training)
         return wide + squeeze_logits(deep, wide.dtype)
+
+    def interactions(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return the parts beside the linear ones; see `CTRModel.terms`."""
+        linear, vectors, numbers = self.fields(self.embeddings(batch), batch)
+        deep = self.mlp(tf.concat([*vectors, *numbers], axis=1), training=False)
+        return {"mlp": squeeze_logits(deep, linear.dtype)}

@@ -96,6 +96,14 @@ class XDeepFM(LinearFieldModel):
         deep = self.mlp(tf.concat([*vectors, *numbers], axis=1), training=training)
         return linear + tf.squeeze(explicit, axis=1) + squeeze_logits(deep, linear.dtype)
 
+    def interactions(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return the parts beside the linear ones; see `CTRModel.terms`."""
+        linear, vectors, numbers = self.fields(self.embeddings(batch), batch)
+        explicit = self.output_layer(self.interaction(tf.stack(vectors, axis=1)))
+        deep = self.mlp(tf.concat([*vectors, *numbers], axis=1), training=False)
+        products = tf.squeeze(explicit, axis=1)
+        return {"products": products, "mlp": squeeze_logits(deep, linear.dtype)}
+
 
 class CompressedInteraction(keras.layers.Layer):
     """The compressed interaction network: maps of degree 2, 3, …, each summed to one number.

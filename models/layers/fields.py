@@ -54,7 +54,7 @@ class FieldInputs(keras.layers.Layer):
         self, embedded: Mapping[str, tf.Tensor], batch: Mapping[str, tf.Tensor]
     ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
         """Return the rows, list of float (batch, dim), and the numbers, list of (batch, 1)."""
-        numbers = [batch[number.name][:, tf.newaxis] for number in self.dense]
+        numbers = [tf.cast(batch[n.name], self.dtype)[:, tf.newaxis] for n in self.dense]
         return self.rows(embedded, batch), numbers
 
 
@@ -106,12 +106,25 @@ class LinearAndVectors(FieldInputs):
         self, embedded: Mapping[str, tf.Tensor], batch: Mapping[str, tf.Tensor]
     ) -> tuple[tf.Tensor, list[tf.Tensor], list[tf.Tensor]]:
         """Return linear part, vectors and numbers; see the class."""
+        terms, vectors, numbers = self._parts(embedded, batch)
+        return self.bias + tf.squeeze(tf.add_n(terms), 1), vectors, numbers
+
+    def linear_terms(
+        self, embedded: Mapping[str, tf.Tensor], batch: Mapping[str, tf.Tensor]
+    ) -> tf.Tensor:
+        """Return w_i x_i of fields and dense numbers, (batch, names), by `names`."""
+        return tf.concat(self._parts(embedded, batch)[0], axis=1)
+
+    def _parts(
+        self, embedded: Mapping[str, tf.Tensor], batch: Mapping[str, tf.Tensor]
+    ) -> tuple[list[tf.Tensor], list[tf.Tensor], list[tf.Tensor]]:
+        """Return linear terms, (batch, 1) each, vectors and dense numbers."""
         rows, numbers = self.inputs(embedded, batch)
         # tf.split and not slices: its gradient is one concatenation instead of two padded sums
         parts = [tf.split(row, [self.dim, 1], axis=1) for row in rows]
         terms = [weight for _, weight in parts]
         terms += [number * self.weights_of_numbers[i] for i, number in enumerate(numbers)]
-        return self.bias + tf.squeeze(tf.add_n(terms), 1), [vector for vector, _ in parts], numbers
+        return terms, [vector for vector, _ in parts], numbers
 
 
 class FieldLinearAndVectors(FieldInputs):
@@ -152,3 +165,14 @@ class FieldLinearAndVectors(FieldInputs):
         vectors, numbers = self.inputs(embedded, batch)
         linear = tf.concat([*vectors, *numbers], axis=1) @ self.weights_of_fields
         return self.bias + tf.squeeze(linear, 1), vectors, numbers
+
+    def linear_terms(
+        self, embedded: Mapping[str, tf.Tensor], batch: Mapping[str, tf.Tensor]
+    ) -> tf.Tensor:
+        """Return <v_i, w_{F(i)}> x_i of fields and w x of dense numbers, by `names`."""
+        vectors, numbers = self.inputs(embedded, batch)
+        inputs = [*vectors, *numbers]
+        weights = tf.split(
+            tf.convert_to_tensor(self.weights_of_fields), [i.shape[1] for i in inputs]
+        )
+        return tf.concat([i @ w for i, w in zip(inputs, weights, strict=True)], axis=1)

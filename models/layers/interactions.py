@@ -4,6 +4,7 @@
 from collections.abc import Mapping, Sequence
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from features.schema import FeatureSchema
@@ -34,6 +35,25 @@ def pairwise_sum(vectors: Sequence[tf.Tensor]) -> tf.Tensor:
         pairs.append(a * b)
         sums.append(a + b)
     return tf.add_n(pairs)
+
+
+def pair_products(vectors: Sequence[tf.Tensor], weights: tf.Tensor | None = None) -> tf.Tensor:
+    """Return <e_i, e_j> of every pair, (batch, fields, fields), 0 unless i < j.
+
+    For explanations: a model adds them up in less.
+
+    Args:
+        vectors: x_i v_i of each field, (batch, dim); at least one.
+        weights: Of the products' coordinates, (dim,); ones when left out.
+    """
+    fields = tf.stack(vectors, axis=1)  # (B, F, D)
+    ours = fields if weights is None else fields * weights
+    return upper_triangle(tf.matmul(ours, fields, transpose_b=True))
+
+
+def upper_triangle(matrices: tf.Tensor) -> tf.Tensor:
+    """Return matrices (…, fields, fields) with 0 on and below the diagonal."""
+    return matrices * np.triu(np.ones(matrices.shape[-2:]), 1)
 
 
 class VectorsThenLinear(keras.initializers.Initializer):

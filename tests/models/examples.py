@@ -18,7 +18,7 @@ from features.schema import (
     weight_key,
 )
 from models.layers.activations import Dice, PReLU
-from models.registry import build, check, entry
+from models.registry import MODELS, build, check, entry
 from tests.reference import mlp as reference
 
 SCHEMA = FeatureSchema(
@@ -172,3 +172,31 @@ def reference_function(activation):
             return lambda s: np.where(s > 0, s, alpha * s)
         case _:
             return lambda s: np.maximum(s, 0)
+
+
+_FIELDS = [{}, {"embedding_dim": 3, "numeric_input": "dense"}, {"numeric_input": "none"}]
+_DEEP = [*_FIELDS, {"hidden_units": (5, 4), "activation": "dice"}, {"hidden_units": ()},
+        {"hidden_units": (5, 4), "batch_norm": True, "activation": "prelu"}]  # fmt: skip
+_OPTIONS = {
+    "lr": [{}, {"features": ("item", "price")}],
+    "fm": [*_FIELDS, {"features": ("user",)}],
+    "ffm": _FIELDS,
+    "fwfm": [*_FIELDS, *({"linear_term": "weights"} | options for options in _FIELDS)],
+    "fmfm": _FIELDS,
+    "afm": [*_FIELDS, {"attention_units": 3}],
+    "nfm": _DEEP,
+    "wide_deep": _DEEP,
+    "deepfm": _DEEP,
+    "dcn": [*_DEEP, *({"structure": "parallel", "cross_layers": 3} | options for options in _DEEP),
+            {"rank": 2}, {"rank": 3, "structure": "parallel"}, {"cross_layers": 0}],
+    "xdeepfm": [*_DEEP, {"cin_units": (3,)}, {"cin_units": (3, 4, 5, 6)}],
+    "autoint": [{}, {"numeric_input": "none"}, {"interacting_layers": 1, "num_heads": 3},
+                {"hidden_units": (5, 4)}, {"numeric_input": "dense", "hidden_units": (5,)}],
+    "finalmlp": [{}, {"gate_hidden_units": None}, {"gate_features": ("item", "price")},
+                 {"hidden_units": (6, 4), "second_hidden_units": (8,), "num_heads": 2},
+                 {"numeric_input": "fields", "second_gate_features": ("tags",)}],
+    "base": [{}, {"hidden_units": (3,), "activation": "relu"}, {"hidden_units": ()}],
+    "din": [{}, {"attention_units": (3,)}, {"attention_activation": "relu", "embedding_dim": 2}],
+}  # fmt: skip
+STRUCTURES = [(kind, options) for kind in MODELS for options in _OPTIONS[kind]]
+"""Every kind with the options that decide what it is made of."""

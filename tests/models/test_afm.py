@@ -36,14 +36,14 @@ def test_afm_to_the_digit(copies):
     batch = rows_of(ONES, [0] * copies)
     np.testing.assert_allclose(worked_example()(batch), [11 / 3] * copies, rtol=1e-6)
     thirds = [[0, 1 / 3, 1 / 3], [0, 0, 1 / 3], [0, 0, 0]]
-    attention = worked_example().attention(batch)
+    attention = worked_example().pair_weights(batch)
     np.testing.assert_allclose(attention, [thirds] * copies, rtol=1e-6)
 
 
 def test_a_row_with_one_field_gives_no_pair_and_no_nan():
     alone = worked_example(NUMBERS.select(("a",)), rows=[5.0])
     np.testing.assert_array_equal(alone({"a": tf.constant([1.0])}), [0.0])
-    np.testing.assert_array_equal(alone.attention({"a": tf.constant([1.0])}), [[[0.0]]])
+    np.testing.assert_array_equal(alone.pair_weights({"a": tf.constant([1.0])}), [[[0.0]]])
     batch = {"a": [1.0, 1.0, 0.0], "b": [0.0, 2.0, 0.0], "c": [0.0, 0.0, 0.0]}
     batch = {name: tf.constant(numbers) for name, numbers in batch.items()}
     model = worked_example()
@@ -84,7 +84,7 @@ def test_attention_is_that_of_the_reference():
     model = make("afm", embedding_dim=3)
     randomise(model)
     batch = random_batch(6)
-    attention = model.attention(batch).numpy()
+    attention = model.pair_weights(batch).numpy()
     assert attention.shape == (6, 7, 7)
     layer = model.attention_layer
     weights = [weight.numpy() for weight in (layer.kernel, layer.bias, layer.projection)]
@@ -123,7 +123,7 @@ def test_an_empty_list_takes_no_attention():
         "c_length": tf.constant([0, 2]),
     }
     model.build_from(batch)
-    attention = model.attention(batch).numpy()
+    attention = model.pair_weights(batch).numpy()
     np.testing.assert_allclose(attention[0], [[0, 1, 0], [0, 0, 0], [0, 0, 0]])
     assert (attention[1][np.triu_indices(3, 1)] > 0).all()
 

@@ -82,7 +82,7 @@ def test_din_equals_the_reference(normalisation):
     model = make("din", normalisation=normalisation, attention_units=(5, 4), **SMALL)
     randomise(model)
     batch = random_batch(ROWS)
-    weights = model.attention(batch)
+    weights = model.event_weights(batch)
     expected = []
     for i in range(ROWS):
         row = Row(model, batch, i)
@@ -116,7 +116,7 @@ def test_din_score_depends_on_the_candidate_through_the_history():
     randomise(model)
     batch = random_batch(2, lengths=3)
     swapped = batch | {"item": batch["item"][::-1]}
-    ours, theirs = (model.attention(b)["clicks"] for b in (batch, swapped))
+    ours, theirs = (model.event_weights(b)["clicks"] for b in (batch, swapped))
     assert not np.allclose(ours, theirs)
 
 

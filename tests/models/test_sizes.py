@@ -9,35 +9,9 @@ import numpy as np
 import pytest
 
 from features.schema import Categorical, FeatureSchema, Table
-from models.registry import MODELS, entry
+from models.registry import entry
 from models.sizes import SYMBOLS, size_of
-from tests.models.examples import make
-
-FIELDS = [{}, {"embedding_dim": 3, "numeric_input": "dense"}, {"numeric_input": "none"}]
-DEEP = [*FIELDS, {"hidden_units": (5, 4), "activation": "dice"}, {"hidden_units": ()},
-        {"hidden_units": (5, 4), "batch_norm": True, "activation": "prelu"}]  # fmt: skip
-OPTIONS = {
-    "lr": [{}, {"features": ("item", "price")}],
-    "fm": [*FIELDS, {"features": ("user",)}],
-    "ffm": FIELDS,
-    "fwfm": [*FIELDS, *({"linear_term": "weights"} | options for options in FIELDS)],
-    "fmfm": FIELDS,
-    "afm": [*FIELDS, {"attention_units": 3}],
-    "nfm": DEEP,
-    "wide_deep": DEEP,
-    "deepfm": DEEP,
-    "dcn": [*DEEP, *({"structure": "parallel", "cross_layers": 3} | options for options in DEEP),
-            {"rank": 2}, {"rank": 3, "structure": "parallel"}, {"cross_layers": 0}],
-    "xdeepfm": [*DEEP, {"cin_units": (3,)}, {"cin_units": (3, 4, 5, 6)}],
-    "autoint": [{}, {"numeric_input": "none"}, {"interacting_layers": 1, "num_heads": 3},
-                {"hidden_units": (5, 4)}, {"numeric_input": "dense", "hidden_units": (5,)}],
-    "finalmlp": [{}, {"gate_hidden_units": None}, {"gate_features": ("item", "price")},
-                 {"hidden_units": (6, 4), "second_hidden_units": (8,), "num_heads": 2},
-                 {"numeric_input": "fields", "second_gate_features": ("tags",)}],
-    "base": [{}, {"hidden_units": (3,), "activation": "relu"}, {"hidden_units": ()}],
-    "din": [{}, {"attention_units": (3,)}, {"attention_activation": "relu", "embedding_dim": 2}],
-}  # fmt: skip
-CASES = [(kind, options) for kind in MODELS for options in OPTIONS[kind]]
+from tests.models.examples import STRUCTURES, make
 
 
 def count(model):
@@ -135,7 +109,7 @@ def evaluate(formula, values):
     return value(ast.parse(text.strip(), mode="eval").body)
 
 
-@pytest.mark.parametrize(("kind", "options"), CASES)
+@pytest.mark.parametrize(("kind", "options"), STRUCTURES)
 def test_size_and_formula_are_those_of_the_built_model(kind, options):
     model = make(kind, **options)
     config = entry(kind).config(**options)
@@ -147,7 +121,7 @@ def test_size_and_formula_are_those_of_the_built_model(kind, options):
     assert evaluate(formula, letters(kind, model.schema, config)) == count(model), formula
 
 
-@pytest.mark.parametrize(("kind", "options"), CASES)
+@pytest.mark.parametrize(("kind", "options"), STRUCTURES)
 def test_every_letter_of_a_formula_is_explained(kind, options):
     found = entry(kind)
     explained = {**SYMBOLS, **found.model.symbols}

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of a score that explanations show are those of the score."""
+
+import numpy as np
+import pytest
+
+from models.registry import MODELS
+from tests.models.examples import STRUCTURES, make, random_batch, randomise
+
+
+@pytest.mark.parametrize(("kind", "options"), STRUCTURES)
+def test_terms_add_up_to_the_logit(kind, options, float64):
+    model = make(kind, **options)
+    randomise(model)
+    batch = random_batch(6)
+    terms = {name: part.numpy() for name, part in model.terms(batch).items()}
+    total = sum(part.reshape(6, -1).sum(axis=1) for part in terms.values())
+    np.testing.assert_allclose(total, model(batch), rtol=1e-10, atol=1e-12)
+    if "linear" in terms:
+        assert terms["linear"].shape == (6, len(model.linear_names))
+    if "pairs" in terms:
+        fields = len(model.field_names)
+        assert terms["pairs"].shape == (6, fields, fields)
+        assert not np.tril(terms["pairs"]).any()
+
+
+@pytest.mark.parametrize("kind", ["fm", "ffm", "deepfm", "afm", "fwfm", "fmfm"])
+def test_a_pair_depends_on_its_two_fields_alone(kind, float64):
+    model = make(kind)
+    randomise(model)
+    batch, other = random_batch(6, seed=3), random_batch(6, seed=4)
+    mixed = other | {name: batch[name] for name in ("user", "price")}
+    place = model.field_names.index("user"), model.field_names.index("price")
+    ours, theirs = (model.terms(b)["pairs"].numpy()[:, *place] for b in (batch, mixed))
+    if kind == "afm":  # but for what the other pairs leave of the attention
+        ours, theirs = (
+            pairs / model.pair_weights(b).numpy()[:, *place]
+            for pairs, b in ((ours, batch), (theirs, mixed))
+        )
+    np.testing.assert_allclose(ours, theirs, rtol=1e-10)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_weights_of_pairs_and_events_have_a_name_and_lie_where_they_belong(kind):
+    model = make(kind)
+    randomise(model)
+    batch = random_batch(6)
+    weights = model.pair_weights(batch)
+    assert (weights is None) == (model.pair_weight_name is None)
+    if weights is not None:
+        assert weights.shape == (6, len(model.field_names), len(model.field_names))
+        assert not np.tril(weights).any()
+    for history in model.schema.histories:
+        found = model.event_weights(batch)[history.name].numpy()
+        real = np.arange(found.shape[1]) < batch[f"{history.name}_length"].numpy()[:, None]
+        assert not found[~real].any()
+
+
+def test_base_weighs_events_alike():
+    batch = random_batch(6, lengths=2)
+    assert (make("base").event_weights(batch)["clicks"].numpy()[:, :2] == 1).all()
+    mean = make("base", history_pooling="mean").event_weights(batch)["clicks"].numpy()
+    assert (mean[:, :2] == 0.5).all()
