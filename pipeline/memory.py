@@ -11,10 +11,10 @@ from typing import Any
 from features.schema import FIRST_UNKNOWN, FeatureSchema
 from features.space import schema_of
 from features.specs import PART_SIZES, BucketedSpec, CategoricalSpec, DatetimeSpec, Specs
-from models.optimizers import RowAdam
 from models.sizes import ModelSize, size_of
 from pipeline.config import RunConfig
 from pipeline.errors import ConfigError
+from pipeline.optimizers import table_optimizer
 from pipeline.trained_model import split_kind
 
 WEIGHT_BYTES = 4
@@ -80,7 +80,7 @@ class ModelMemory:
 
 def row_slots(config: RunConfig) -> int:
     """Return how many numbers the run's optimiser keeps for each weight of a table."""
-    return len(RowAdam(config.train.learning_rate).slot_values)
+    return len(table_optimizer(config.train).slot_values)
 
 
 def config_memory(config: RunConfig) -> tuple[ModelMemory, list[str]]:
