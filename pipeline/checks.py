@@ -101,11 +101,10 @@ def check_data(
     needs = [n for n in needed_columns(readable) if not parsed.has_dropped(n.path[0])]
     source, found = look_at(config.data, needs, date)
     problems = [Problem(problem.path, str(problem.error)) for problem in found]
+    # the parts of files that cannot be found are not known
+    files = [] if found else [file.path for file in source.files]
     try:
-        # of files that cannot be found the parts are not known
-        parts_of_files(
-            config.split, [file.path for file in source.files] if not found else [], date
-        )
+        parts_of_files(config.split, files, date)
     except (ConfigError, InputRejected) as error:
         problems += [Problem(("split",), line) for line in str(error).split("\n")]
     return problems, [*source.warnings, *source.notes]

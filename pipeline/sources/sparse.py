@@ -89,7 +89,9 @@ class Grammar:
         """Say which token of a line is wrong and what was expected, None if nothing is."""
         label, *items = tokens(line)
         if not re.fullmatch(_NUMBER, label):
-            return f"label {_shown(label)}: expected a number, as in {self._example}"
+            return (
+                f"label {_shown(label)}: expected -1, 0, 1 or another number, as in {self._example}"
+            )
         if self.format == "libsvm" and items and re.fullmatch(_QID, items[0]):
             items = items[1:]
         for i, item in enumerate(items):
