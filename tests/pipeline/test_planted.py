@@ -203,7 +203,7 @@ def test_the_largest_weights_of_afm_are_the_few_pairs(seed):
     task = TASKS["few_pairs"](seed=seed)
     afm = Trained(task, "afm", 2, 0.02, embedding_dim=8, initial_stddev=0.1)
     assert afm.way > 0.8
-    weights = afm.model.attention(afm.test).numpy().mean(axis=0)
+    weights = afm.model.pair_weights(afm.test).numpy().mean(axis=0)
     names = afm.model.field_names
     by_weight = sorted(combinations(range(len(names)), 2), key=lambda pair: -weights[pair])
     found = [[names[i], names[j]] for i, j in by_weight[:3]]
