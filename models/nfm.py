@@ -14,7 +14,7 @@ from models.fields import (
     squeeze_logits,
 )
 from models.layers.interactions import pairwise_sum
-from models.layers.mlp import MLP
+from models.layers.mlp import MLP, batch_norm_layer
 
 
 class NFMConfig(DeepFieldConfig):
@@ -55,7 +55,7 @@ class NFM(LinearFieldModel):
         self, schema: FeatureSchema, config: NFMConfig, slot_values: Sequence[float] = ()
     ) -> None:
         super().__init__(schema, config, slot_values)
-        self.norm = keras.layers.BatchNormalization() if config.batch_norm else None
+        self.norm = batch_norm_layer() if config.batch_norm else None
         self.dropout = keras.layers.Dropout(config.pooling_dropout_rate)
         self.mlp = MLP.of(config, output_units=1)
 

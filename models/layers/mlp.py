@@ -33,6 +33,16 @@ class MLPOptions(BaseModel):
     )
 
 
+def batch_norm_layer() -> keras.layers.BatchNormalization:
+    """Return batch normalisation that keeps up with short training and small inputs.
+
+    Its running mean and variance follow within some tens of steps, where Keras' default takes
+    hundreds: validations of the first epochs would judge statistics of the start. Its ε is below
+    the variance of what small embeddings give, which a larger one would leave unscaled.
+    """
+    return keras.layers.BatchNormalization(momentum=0.9, epsilon=1e-5)
+
+
 class MLP(keras.layers.Layer):
     """A stack of dense layers: x ← dropout(f(norm(x W + b))), then x W + b if asked for.
 
@@ -71,7 +81,7 @@ class MLP(keras.layers.Layer):
             "kernel_regularizer": l2_penalty(l2),
         }
         self.hidden = [keras.layers.Dense(units, **kernels) for units in hidden_units]
-        self.norms = [keras.layers.BatchNormalization() for _ in hidden_units if batch_norm]
+        self.norms = [batch_norm_layer() for _ in hidden_units if batch_norm]
         self.activations = [activation_layer(activation) for _ in hidden_units]
         self.dropout = keras.layers.Dropout(dropout_rate)
         self.output_layer = keras.layers.Dense(output_units, **kernels) if output_units else None
