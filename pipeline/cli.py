@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pipeline.cli_models import models, plan
+from pipeline.cli_models import explain, models, plan
 from pipeline.errors import ConfigError, PipelineError
 
 app = typer.Typer(
@@ -24,7 +24,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-for command in (models, plan):
+for command in (models, plan, explain):
     app.command()(command)
 
 Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="YAML file of the run.")]

@@ -2,6 +2,7 @@
 """Commands about models, before a run and after it; `pipeline.cli` adds them to the others."""
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -59,3 +60,26 @@ def plan(
     else:
         sys.stdout.writelines(f"{line}\n" for line in plan_lines(memory))
     require_memory(memory, max_model_memory)
+
+
+def explain(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.")],
+    row: Annotated[int, typer.Option(help="row_id, as evaluate/predictions has it.")],
+    split: Annotated[str, typer.Option(help="test, valid or train.")] = "test",
+    weights: Annotated[
+        bool, typer.Option("--weights", help="Also the vectors and weights, to recompute it.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Show the terms that one score of a trained run is the sum of."""
+    from pipeline.cli import prepare, print_result
+
+    progress = prepare()
+    from pipeline.explain import explain as explain_row
+    from pipeline.explain_text import explanation_lines
+
+    document = explain_row(run, row, split, weights, progress=progress)
+    if as_json:
+        print_result(document)
+        return
+    sys.stdout.writelines(f"{line}\n" for line in explanation_lines(document))
