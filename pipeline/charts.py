@@ -102,7 +102,7 @@ def line_chart(
     parts += [_diagonal(x, y)] if diagonal else []
     parts += [_line(line, k, x, y, (x_label, y_label)) for k, line in enumerate(series)]
     parts += [_mark(mark, x, y)] if mark else []
-    return _svg(parts, label, width, height)
+    return svg(parts, label, width, height)
 
 
 def calibration_chart(bins: Sequence[Mapping[str, Any]], *, label: str, size: int = 420) -> str:
@@ -112,7 +112,7 @@ def calibration_chart(bins: Sequence[Mapping[str, Any]], *, label: str, size: in
     ticks = nice_ticks(0, max(max(part["mean_score"], part["rate_upper"]) for part in bins))
     x, y = Scale(ticks, LEFT, size - RIGHT), Scale(ticks, size - BOTTOM, TOP)
     axes = _axes(x, y, "mean predicted probability", "observed click rate")
-    return _svg([axes, _diagonal(x, y), *(_bin(part, x, y) for part in bins)], label, size, size)
+    return svg([axes, _diagonal(x, y), *(_bin(part, x, y) for part in bins)], label, size, size)
 
 
 def bar_chart(
@@ -124,11 +124,11 @@ def bar_chart(
     rows = []
     for k, (name, value) in enumerate(bars):
         top, length = k * BAR_STEP, round(BAR_WIDTH * value / longest, 2)
-        bar = _tag("rect", x=BAR_LEFT, y=top + 4, width=length, height=16, style=_fill(0))
-        name_text = _text(_short(name), BAR_LEFT - 8, top + 16, text_anchor="end")
-        value_text = _text(text(value), BAR_LEFT + length + 6, top + 16)
-        rows.append(_tag("g", _title(f"{name}\n{value!r}") + bar + name_text + value_text))
-    return _svg(rows, label, BAR_LEFT + BAR_WIDTH + 80, len(bars) * BAR_STEP) if rows else ""
+        bar = tag("rect", x=BAR_LEFT, y=top + 4, width=length, height=16, style=fill(0))
+        name_text = text_at(shorten(name), BAR_LEFT - 8, top + 16, text_anchor="end")
+        value_text = text_at(text(value), BAR_LEFT + length + 6, top + 16)
+        rows.append(tag("g", title(f"{name}\n{value!r}") + bar + name_text + value_text))
+    return svg(rows, label, BAR_LEFT + BAR_WIDTH + 80, len(bars) * BAR_STEP) if rows else ""
 
 
 def nice_ticks(lower: float, upper: float, count: int = 5) -> tuple[float, ...]:
@@ -160,15 +160,15 @@ def _axes(x: Scale, y: Scale, x_label: str, y_label: str) -> str:
     for value in x.ticks:
         at, text = x(value), _tick_text(value, x.ticks[1] - x.ticks[0])
         parts.append(_segment((at, y.start), (at, y.stop), stroke_opacity=0.15))
-        parts.append(_text(text, at, y.start + 18, text_anchor="middle"))
+        parts.append(text_at(text, at, y.start + 18, text_anchor="middle"))
     for value in y.ticks:
         at, text = y(value), _tick_text(value, y.ticks[1] - y.ticks[0])
         parts.append(_segment((x.start, at), (x.stop, at), stroke_opacity=0.15))
-        parts.append(_text(text, x.start - 8, at + 4, text_anchor="end"))
+        parts.append(text_at(text, x.start - 8, at + 4, text_anchor="end"))
     middle_x, middle_y = (x.start + x.stop) / 2, (y.start + y.stop) / 2
     turn = f"rotate(-90 14 {middle_y:g})"
-    parts.append(_text(x_label, middle_x, y.start + 38, text_anchor="middle"))
-    parts.append(_text(y_label, 14, middle_y, text_anchor="middle", transform=turn))
+    parts.append(text_at(x_label, middle_x, y.start + 38, text_anchor="middle"))
+    parts.append(text_at(y_label, 14, middle_y, text_anchor="middle", transform=turn))
     return "".join(parts)
 
 
@@ -176,8 +176,8 @@ def _legend(names: Iterable[str]) -> str:
     parts, at = [], float(LEFT)
     for k, name in enumerate(names):
         parts.append(_segment((at, 15), (at + 24, 15), **_stroke(k)))
-        parts.append(_text(_short(name), at + 30, 19))
-        at = round(at + 50 + _LETTER * len(_short(name)), 2)
+        parts.append(text_at(shorten(name), at + 30, 19))
+        at = round(at + 50 + _LETTER * len(shorten(name)), 2)
     return "".join(parts)
 
 
@@ -187,29 +187,29 @@ def _line(line: Series, k: int, x: Scale, y: Scale, labels: tuple[str, str]) -> 
     looks = _DOT if len(points) <= _MAX_DOTS else _HIDDEN_DOT
     dots = (
         _circle(
-            (x(a), y(b)), _title(f"{line.name}\n{labels[0]}: {a!r}\n{labels[1]}: {b!r}"), k, looks
+            (x(a), y(b)), title(f"{line.name}\n{labels[0]}: {a!r}\n{labels[1]}: {b!r}"), k, looks
         )
         for a, b in points
     )
-    return _tag("polyline", points=path, fill="none", **_stroke(k)) + "".join(dots)
+    return tag("polyline", points=path, fill="none", **_stroke(k)) + "".join(dots)
 
 
 def _bin(part: Mapping[str, Any], x: Scale, y: Scale) -> str:
     at = x(part["mean_score"])
     whisker = _segment((at, y(part["rate_lower"])), (at, y(part["rate_upper"])), **_stroke(0))
     dot = _circle((at, y(part["observed_rate"])), "", 0, _DOT)
-    title = _title("\n".join(f"{name}: {value!r}" for name, value in part.items()))
-    return _tag("g", title + whisker + dot)
+    about = title("\n".join(f"{name}: {value!r}" for name, value in part.items()))
+    return tag("g", about + whisker + dot)
 
 
 def _mark(mark: Mark, x: Scale, y: Scale) -> str:
     at = x(mark.x)
     right = at > (x.start + x.stop) / 2
     rule = _segment((at, y.start), (at, y.stop), stroke_opacity=0.6, stroke_dasharray="2 3")
-    ring = _tag("circle", cx=at, cy=y(mark.y), r=6, fill="none", stroke="currentColor")
+    ring = tag("circle", cx=at, cy=y(mark.y), r=6, fill="none", stroke="currentColor")
     anchor = "end" if right else "start"
     looks = {"text_anchor": anchor, "style": _HALO}
-    return rule + ring + _text(mark.text, at - 8 if right else at + 8, y.start - 8, **looks)
+    return rule + ring + text_at(mark.text, at - 8 if right else at + 8, y.start - 8, **looks)
 
 
 def _diagonal(x: Scale, y: Scale) -> str:
@@ -223,7 +223,8 @@ def _colour(k: int) -> str:
     return f"var(--series-{k + 1},{_COLOURS[k]})"
 
 
-def _fill(k: int) -> str:
+def fill(k: int) -> str:
+    """Return the style that fills with the colour of series k."""
     return f"fill:{_colour(k)}"
 
 
@@ -232,34 +233,39 @@ def _stroke(k: int) -> dict[str, Any]:
     return {"style": f"stroke:{_colour(k)}", "stroke_width": 2, "stroke_dasharray": dashes}
 
 
-def _short(text: str, letters: int = 26) -> str:
+def shorten(text: str, letters: int = 26) -> str:
+    """Cut a text that has more letters."""
     return text if len(text) <= letters else text[: letters - 1] + "…"
 
 
-def _svg(parts: Iterable[str], label: str, width: float, height: float) -> str:
+def svg(parts: Iterable[str], label: str, width: float, height: float) -> str:
+    """Return a picture of parts, with a label for those who cannot see it."""
     # HTML needs no xmlns, and without it the page holds no address
     view = {"viewBox": f"0 0 {width:g} {height:g}", "width": f"{width:g}", "height": f"{height:g}"}
-    return _tag("svg", "".join(parts), role="img", aria_label=label, **view)
+    return tag("svg", "".join(parts), role="img", aria_label=label, **view)
 
 
-def _text(text: str, x: float, y: float, **attributes: Any) -> str:
-    return _tag("text", _escape(text), x=x, y=y, font_size=12, fill="currentColor", **attributes)
+def text_at(text: str, x: float, y: float, **attributes: Any) -> str:
+    """Write a text at a place."""
+    looks = {"font_size": 12, "fill": "currentColor", **attributes}
+    return tag("text", _escape(text), x=x, y=y, **looks)
 
 
-def _title(text: str) -> str:
-    return _tag("title", _escape(text))
+def title(text: str) -> str:
+    """Return what an element says by hovering."""
+    return tag("title", _escape(text))
 
 
 def _circle(centre: tuple[float, float], title: str, k: int, looks: Mapping[str, Any]) -> str:
-    return _tag("circle", title, cx=centre[0], cy=centre[1], style=_fill(k), **looks)
+    return tag("circle", title, cx=centre[0], cy=centre[1], style=fill(k), **looks)
 
 
 def _segment(start: tuple[float, float], stop: tuple[float, float], **looks: Any) -> str:
     ends = {"x1": start[0], "y1": start[1], "x2": stop[0], "y2": stop[1]}
-    return _tag("line", **{**ends, "stroke": "currentColor", **looks})
+    return tag("line", **{**ends, "stroke": "currentColor", **looks})
 
 
-def _tag(name: str, content: str = "", **attributes: Any) -> str:
+def tag(name: str, content: str = "", **attributes: Any) -> str:
     """Write an element; the attribute stroke_width becomes stroke-width, and class_ class."""
     pairs = (
         f' {key.rstrip("_").replace("_", "-")}="{_escape(str(value))}"'

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.metrics import evaluate as compute_metrics
+from pipeline.pair_weights import pair_weights
 from pipeline.runs import Run, Stage, build_stage, code_fingerprint, fingerprint_of, write_json
 from pipeline.score import Scorer, carried, score_batches
 from pipeline.trained_model import load_best, load_schema
@@ -24,7 +25,7 @@ _TYPES = {
 
 
 def evaluate(run: Run, trained: Stage) -> Stage:
-    """Build `evaluate/` for a run: `predictions/<part>.parquet` and `metrics.json`."""
+    """Build `evaluate/` for a run: predictions, `metrics.json`, `pair_weights.json` if any."""
     relevant = {"evaluate": run.config.evaluate, "keys": run.config.keys}
     fingerprint = fingerprint_of(relevant, trained.fingerprint, code_fingerprint())
     return build_stage(run, run.evaluate, fingerprint, lambda folder: _evaluate(run, folder))
@@ -43,7 +44,11 @@ def _evaluate(run: Run, folder: Path) -> dict[str, Any]:
         shown = {key: metrics[part][key] for key in ("rows", "auc", "gauc", "log_loss")}
         run.progress.event("evaluated", part=part, **shown)
     write_json(folder / "metrics.json", metrics)
-    return {"metrics": metrics}
+    facts: dict[str, Any] = {"metrics": metrics}
+    if weights := pair_weights(model, schema, run.dataset / "test"):
+        write_json(folder / "pair_weights.json", weights)
+        facts["pair_weights"] = weights
+    return facts
 
 
 def _evaluate_part(run: Run, scorer: Scorer, part: str, path: Path) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader
 
 from pipeline.charts import Mark, Series, bar_chart, calibration_chart, line_chart
+from pipeline.charts_matrix import pair_heat_map
 
 Facts = Mapping[str, Any]
 
@@ -167,6 +168,7 @@ def render_report(facts: Facts) -> str:
         present=present,
         profile_tables=profile_tables,
         roc_points=roc_points,
+        pairs_of=lambda fields: len(fields) * (len(fields) - 1) // 2,
         charts=_charts(facts),
     )
 
@@ -230,7 +232,15 @@ def _charts(facts: Facts) -> dict[str, Any]:
             for split, values in metrics.items()
         },
         "unknown": _unknown_charts((facts.get("profile") or {}).get("columns", [])),
+        "pairs": _pairs_chart(facts.get("pair_weights") or {}),
     }
+
+
+def _pairs_chart(weights: Facts) -> str:
+    if not weights:
+        return ""
+    label = f"{weights['kind']} of each pair of fields".capitalize()
+    return pair_heat_map(weights["fields"], weights["values"], label=label, text="{:.2g}".format)
 
 
 def _training_chart(training: Facts, names: Mapping[str, str], marked: str, y_label: str) -> str:

@@ -197,6 +197,7 @@ def report_facts(
         "rows": ingested["rows"],
         "split": ingested["split"],
         "metrics": stages["evaluate"].facts["metrics"],
+        "pair_weights": stages["evaluate"].facts.get("pair_weights"),
         "training": trained,
         "profile": read_json(this.dataset / "profile.json"),
         "fingerprints": {
