@@ -68,7 +68,7 @@ def _cell(
 
 
 def _number(place: tuple[int, int], size: tuple[int, int], written: str, share: float) -> str:
-    """Return a number in the middle of its cell, in the colour of the page where the cell's is strong."""
+    """Return a number in the middle of its cell, readable on faint and strong colours."""
     colour = "var(--page,#fff)" if share > 0.5 else "currentColor"
     looks: dict[str, Any] = {"text_anchor": "middle", "font_size": 11, "pointer_events": "none"}
     x, y = place[0] + size[0] / 2, place[1] + size[1] / 2 + 4
