@@ -30,7 +30,7 @@ from pipeline.config_file import load_config
 from pipeline.errors import ConfigError
 from pipeline.progress import Progress
 from pipeline.runs import Run, read_stage
-from pipeline.trained_model import load_best, load_schema
+from pipeline.trained_model import load_best, load_schema, split_kind
 
 SPLITS = ("test", "valid", "train")
 _ROW = "row_id"
@@ -95,7 +95,7 @@ def explain(
         "row_id": row,
         "label": int(batch[LABEL][0]),
         "model": run.config.model["kind"],
-        "options": {key: value for key, value in run.config.model.items() if key != "kind"},
+        "options": split_kind(run.config.model)[1].model_dump(mode="json"),
         "inputs": list(_inputs(found)),
         "events": _events(found),
         "terms": terms,

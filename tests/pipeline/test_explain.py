@@ -160,6 +160,7 @@ def test_terms_are_named_sorted_and_complete(trained):
             assert term["attention"] * term["product"] == pytest.approx(term["value"])
     assert found["sum"] == pytest.approx(found["logit"], abs=1e-6)
     assert "weights" not in found
+    assert found["options"]["list_pooling"] == "sum"  # a default, which a reader has to know
     deep = json.loads(explain(trained("deepfm"), row, "--json"))
     assert list(deep["terms"]) == ["bias", "linear", "pairs", "mlp"]
     assert deep["sum"] == pytest.approx(deep["logit"], abs=1e-6)
