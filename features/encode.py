@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from features.hashing import bucket
 from features.history import add_history
+from features.inputs import input_names
 from features.numeric import encode_buckets, encode_numeric
 from features.raw import floor_divide
 from features.schema import FIRST_UNKNOWN, MISSING, length_key, weight_key
@@ -20,7 +21,6 @@ from features.specs import (
     HistorySpec,
     NumericSpec,
     channel_name,
-    input_names,
     missing_flag_name,
     table_of,
 )

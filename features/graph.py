@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from features.graph_lookup import build_lookup
 from features.graph_moments import part_of, seconds_of_count, seconds_of_text
+from features.inputs import InputType, RawInput, input_names
 from features.numeric import BucketFit, NumericFit
 from features.raw import FLOAT32_MAX, FLOAT32_MIN, MISSING_INTEGER, NullRule
 from features.schema import (
@@ -27,11 +28,8 @@ from features.specs import (
     BucketedSpec,
     CategoricalSpec,
     DatetimeSpec,
-    InputType,
     NumericSpec,
-    RawInput,
     channel_name,
-    input_names,
     missing_flag_name,
 )
 

@@ -11,6 +11,7 @@ import ibis
 from pydantic import TypeAdapter
 
 from features.encode import count_values
+from features.inputs import RawInput, input_names, raw_inputs
 from features.numeric import (
     BucketFit,
     NumericFit,
@@ -38,12 +39,9 @@ from features.specs import (
     FeatureSpec,
     HistorySpec,
     NumericSpec,
-    RawInput,
     Specs,
     channel_name,
-    input_names,
     missing_flag_name,
-    raw_inputs,
     table_of,
 )
 from features.vocabulary import Vocabulary

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 import tensorflow as tf
 
 from features.graph import FeatureGraph
+from features.inputs import RawInput
 from features.raw import MISSING_INTEGER
 from features.schema import weight_key
-from features.specs import RawInput
 from models.ctr_model import CTRModel
 from pipeline.batches import pad_lists
 

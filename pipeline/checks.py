@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from features.inputs import raw_inputs
 from features.moments import TimeLayout
 from features.schema import length_key, weight_key
 from features.specs import (
@@ -17,7 +18,6 @@ from features.specs import (
     NumericSpec,
     channel_name,
     missing_flag_name,
-    raw_inputs,
 )
 from pipeline.checks_model import features_with_ids, model_problems, option_problems
 from pipeline.config import (

@@ -3,9 +3,9 @@
 
 from typing import Any
 
+from features.inputs import input_names
 from features.schema import MISSING, Categorical, Feature, Numeric, length_key
 from features.space import FeatureSpace
-from features.specs import input_names
 from features.splits import SPLITS, TRAIN
 
 Facts = dict[str, Any]

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import ibis
 
 from features.encode import event_flag, moment_column
+from features.inputs import RawInput, input_names, raw_inputs
 from features.raw import (
     NullRule,
     Read,
@@ -26,7 +27,7 @@ from features.raw import (
     read_time,
 )
 from features.schema import weight_key
-from features.specs import HistorySpec, RawInput, input_names, raw_inputs
+from features.specs import HistorySpec
 from features.splits import by_column, by_hash
 from pipeline.config import ColumnSplit, HashSplit, RunConfig
 from pipeline.config_yaml import KeyPath

@@ -8,10 +8,11 @@ import ibis
 
 from features.encode import counting_events, encode_rows, event_flag
 from features.history import add_history
+from features.inputs import RawInput, input_names
 from features.raw import NullRule, read_integer, read_number, read_text
 from features.schema import PADDING, weight_key
 from features.space import FeatureSpace
-from features.specs import HistorySpec, RawInput, Specs, channel_name, input_names
+from features.specs import HistorySpec, Specs, channel_name
 from pipeline.rows import ENTITY, LABEL, ROW, raw_columns
 
 if TYPE_CHECKING:

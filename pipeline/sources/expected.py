@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a cell must hold, in words, for messages about malformed ones."""
 
-from features.specs import TimeFormat, raw_inputs
+from features.inputs import raw_inputs
+from features.specs import TimeFormat
 from pipeline.config import RunConfig
 
 

@@ -4,9 +4,10 @@
 from pydantic import TypeAdapter
 
 from features.encode import moment_column
+from features.inputs import raw_inputs
 from features.raw import NullRule, read_integer, read_number, read_text, read_texts, read_time
 from features.schema import weight_key
-from features.specs import FeatureSpec, raw_inputs
+from features.specs import FeatureSpec
 
 EMPTY = NullRule()
 """Only empty text is missing."""

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from features.graph import FeatureGraph
 from features.graph_lookup import escape
+from features.inputs import input_names, raw_inputs
 from features.raw import MISSING_INTEGER, NullRule
 from features.schema import length_key, weight_key
-from features.specs import HistorySpec, input_names, raw_inputs
+from features.specs import HistorySpec
 from tests.features.rows import specs_of
 
 RULES = {

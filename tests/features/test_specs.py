@@ -4,7 +4,8 @@
 import pytest
 from pydantic import ValidationError
 
-from features.specs import RawInput, TimeFormat, input_names, raw_inputs, table_of
+from features.inputs import RawInput, input_names, raw_inputs
+from features.specs import TimeFormat, table_of
 from tests.features.rows import specs_of
 
 categorical = {"kind": "categorical"}

@@ -198,7 +198,7 @@ def test_messages_say_what_a_cell_must_hold(config):
 
 
 def test_raw_columns_include_item_weights(config):
-    from features.specs import raw_inputs
+    from features.inputs import raw_inputs
 
     names = raw_columns(raw_inputs(config.features))
     assert names == ["item", "tags", "tags_weight", "price", "ts"]
