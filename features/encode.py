@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ibis expressions that turn typed rows into ids and floats, written once for every engine."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import ibis
 import ibis.expr.datatypes as dt
 import pyarrow as pa
 
+from features.gaps import gap_id, seconds_before
 from features.hashing import bucket
-from features.history import add_history
+from features.history import add_history, is_before
 from features.inputs import input_names
 from features.numeric import encode_buckets, encode_numeric
 from features.raw import floor_divide
@@ -20,7 +21,10 @@ from features.specs import (
     DatetimeSpec,
     HistorySpec,
     NumericSpec,
+    Specs,
     channel_name,
+    gap_name,
+    is_past_only,
     missing_flag_name,
     table_of,
 )
@@ -75,17 +79,49 @@ def encode_rows(rows: Any, space: "FeatureSpace") -> Any:
     for feature, spec in space.specs.items():
         if isinstance(spec, HistorySpec):
             flat = _with_history(flat, feature, spec)
-    return flat.drop(*(name for name in columns if name.startswith("_")))
+    only_past = [feature for feature, spec in space.specs.items() if is_past_only(spec)]
+    return flat.drop(*(name for name in columns if name.startswith("_")), *only_past)
 
 
 def _with_history(flat: Any, feature: str, spec: HistorySpec) -> Any:
     channels = {f: channel_name(feature, f) for f in spec.of}
-    counts = counting_events(flat, feature, spec)
     # raw values order events of one moment, because served histories know no ids
     ties = [_tie(f) for f in spec.of]
-    flat = add_history(flat, counts, channels, spec.max_items, spec.gap_s, ties)
-    length = flat[channel_name(feature, spec.of[0])].length()
-    return flat.mutate({length_key(feature): length.cast("int32")})
+    flat = history_of(flat, feature, spec, channels, spec.max_items, ties)
+    added = {length_key(feature): flat[channels[spec.of[0]]].length().cast("int32")}
+    if spec.time_gap:
+        added[gap_name(feature)] = flat[gap_name(feature)].map(gap_id)
+    return flat.mutate(added)
+
+
+def history_of(
+    rows: Any,
+    name: str,
+    spec: HistorySpec,
+    channels: Mapping[str, str],
+    max_items: int,
+    ties: Sequence[str] = (),
+) -> Any:
+    """Add the columns of a history to typed or encoded rows.
+
+    Args:
+        rows: Table with `_row`, `_entity`, `_time`, `_label` and what events carry.
+        name: The history's name.
+        spec: What it is.
+        channels: As for `add_history`.
+        max_items: Events that are kept.
+        ties: As for `add_history`.
+
+    Returns:
+        `rows` with an array column per channel, and with `time_gap` whole seconds, int64.
+    """
+    counts = counting_events(rows, name, spec)
+    if not spec.time_gap:
+        return add_history(rows, counts, channels, max_items, spec.gap_s, ties)
+    # without ties the channels order events, and times are not among those
+    carried = {**channels, "_time": gap_name(name)}
+    rows = add_history(rows, counts, carried, max_items, spec.gap_s, ties or tuple(channels))
+    return rows.mutate({gap_name(name): seconds_before(rows[gap_name(name)], rows._time)})
 
 
 def _tie(feature: str) -> str:
@@ -99,6 +135,29 @@ def counting_events(rows: Any, feature: str, spec: HistorySpec) -> Any:
     if spec.events == "positive":
         return rows._label == 1
     return rows[event_flag(feature)].fill_null(False)
+
+
+def past_events(log: Any, rows: Any, feature: str, specs: Specs) -> Any:
+    """Return the events in the histories of some rows, each once.
+
+    Args:
+        log: Typed rows, with every event that histories may hold.
+        rows: Some of them.
+        feature: One that histories carry; those that do not are left aside.
+        specs: The declared features.
+
+    Returns:
+        The rows of `log` that count in such a history and lie before one of `rows` of the same
+        entity, so that a history holds them, or held them until newer events took their place.
+    """
+    newest = rows.filter(rows._entity.notnull()).group_by("_entity")
+    events = log.inner_join(newest.agg(_newest=rows._time.max()), "_entity")
+    seen = ibis.literal(False)
+    for name, spec in specs.items():
+        if isinstance(spec, HistorySpec) and feature in spec.of:
+            counts = counting_events(events, name, spec)
+            seen |= counts & is_before(events._time, events._newest, spec.gap_s)
+    return events.filter(seen).select(*log.columns)
 
 
 def event_flag(history: str) -> str:

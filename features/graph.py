@@ -9,6 +9,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from features.gaps import GAP_BITS
 from features.graph_lookup import build_lookup
 from features.graph_moments import part_of, seconds_of_count, seconds_of_text
 from features.inputs import InputType, RawInput, input_names
@@ -65,7 +66,7 @@ class FeatureGraph(tf.Module):
         self.lookups = {
             name: build_lookup(space, name, assets / f"vocabulary_{number}_{name}.txt")
             for number, name in enumerate(table.name for table in schema.tables)
-            if isinstance(space.specs[name], CategoricalSpec)
+            if isinstance(space.specs.get(name), CategoricalSpec)
         }
 
     def _numeric_owner(self, name: str) -> str:
@@ -94,8 +95,8 @@ class FeatureGraph(tf.Module):
             if raw.weight_separator is not None:
                 add(weight_key(raw.name), tf.float32, 2)
         for history in self.schema.histories:
-            for channel, raw in self.channels(history).items():
-                add(channel, _DTYPES[raw.type], 2)
+            for channel, kind in self.channels(history).items():
+                add(channel, _DTYPES[kind], 2)
             add(length_key(history.name), tf.int32, 1)
         return specs
 
@@ -105,11 +106,13 @@ class FeatureGraph(tf.Module):
         histories = {length_key(h.name): h.channels[0].name for h in self.schema.histories}
         return lists | histories
 
-    def channels(self, history: History) -> dict[str, RawInput]:
-        """Return the raw input that each channel of a history repeats."""
+    def channels(self, history: History) -> dict[str, InputType]:
+        """Return the type of each channel's events: of the raw input that it repeats."""
         names = input_names(self.space.specs)
         return {
-            channel.name: self.raw[names[_feature_of(history, channel.name)]]
+            channel.name: "integer"
+            if channel.time_gap
+            else self.raw[names[_feature_of(history, channel.name)]].type
             for channel in history.channels
         }
 
@@ -194,10 +197,13 @@ class FeatureGraph(tf.Module):
         places = (length - kept)[:, None] + tf.range(width)
         real = tf.sequence_mask(kept, width)
         places = tf.where(real, places, 0)
-        for channel in self.channels(history):
-            values = tf.gather(inputs[channel], places, batch_dims=1)
-            ids = self.ids(_feature_of(history, channel), values)
-            batch[channel] = tf.where(real, ids, PADDING)
+        for channel in history.channels:
+            values = tf.gather(inputs[channel.name], places, batch_dims=1)
+            if channel.time_gap:
+                ids = gap_ids(values)
+            else:
+                ids = self.ids(_feature_of(history, channel.name), values)
+            batch[channel.name] = tf.where(real, ids, PADDING)
         batch[length_key(history.name)] = kept
 
     def _part(self, values: tf.Tensor, spec: DatetimeSpec) -> tf.Tensor:
@@ -212,6 +218,14 @@ class FeatureGraph(tf.Module):
 
 def _feature_of(history: History, channel: str) -> str:
     return channel.removeprefix(channel_name(history.name, ""))
+
+
+def gap_ids(seconds: tf.Tensor) -> tf.Tensor:
+    """Return the ids, int32, of int64 time gaps, as `features.gaps` does."""
+    powers = tf.constant([2**bits for bits in range(GAP_BITS)], tf.int64)
+    flat = tf.searchsorted(powers, tf.reshape(seconds, [-1]), side="right")
+    buckets = tf.reshape(flat, tf.shape(seconds))
+    return tf.where(seconds == MISSING_INTEGER, MISSING, FIRST_UNKNOWN + buckets)
 
 
 def encode_numeric(values: tf.Tensor, spec: NumericSpec, fit: NumericFit) -> tf.Tensor:

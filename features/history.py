@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Point-in-time histories: what an entity did strictly before each of its events."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ibis
@@ -12,7 +12,7 @@ MICROSECONDS_PER_SECOND = 1_000_000
 def add_history(
     rows: Any,
     counts: Any,
-    channels: dict[str, str],
+    channels: Mapping[str, str],
     max_items: int,
     gap_s: float = 0.0,
     ties: Sequence[str] = (),
@@ -59,6 +59,11 @@ def add_history(
         name: array.fill_null(ibis.literal([], type=array.type())) for name, array in added.items()
     }
     return joined.mutate(**empty).drop("_past")
+
+
+def is_before(event: Any, moment: Any, gap_s: float) -> Any:
+    """Return whether an event is old enough for the history of a row; both int64, µs."""
+    return event < moment - round(gap_s * MICROSECONDS_PER_SECOND)
 
 
 def _snapshots(events: Any, columns: Sequence[str], order: Sequence[str], max_items: int) -> Any:

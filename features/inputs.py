@@ -12,6 +12,7 @@ from features.specs import (
     Spec,
     Specs,
     TimeFormat,
+    is_past_only,
 )
 
 _INPUT_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -24,7 +25,8 @@ class RawInput(Spec):
 
     A feature's input carries the feature's name. Features that read the same column (hour and
     weekday of `time`) share one input, which carries the column's name; or the first feature's,
-    where an input cannot be called like the column or another feature is.
+    where an input cannot be called like the column or another feature is. With `past_only` it
+    stands in histories alone: no feature reads the row's own value.
     """
 
     name: str
@@ -35,6 +37,7 @@ class RawInput(Spec):
     weight_separator: str | None = None
     max_items: int | None = None
     time: TimeFormat | None = None
+    past_only: bool = False
 
 
 def input_names(specs: Specs) -> dict[str, str]:
@@ -63,11 +66,13 @@ def raw_inputs(specs: Specs) -> tuple[RawInput, ...]:
         ValueError: Features read one column as different types, or differently cut lists.
     """
     inputs: dict[str, RawInput] = {}
-    for feature, name in input_names(specs).items():
+    names = input_names(specs)
+    of_rows = {name for feature, name in names.items() if not is_past_only(specs[feature])}
+    for feature, name in names.items():
         spec = specs[feature]
         if not isinstance(spec, ColumnSpec):
             continue
-        wanted = _raw_input(name, spec.column or feature, spec)
+        wanted = _raw_input(name, spec.column or feature, spec, name not in of_rows)
         known = inputs.setdefault(name, wanted)
         if known != wanted:
             difference = ", ".join(
@@ -82,8 +87,8 @@ def raw_inputs(specs: Specs) -> tuple[RawInput, ...]:
     return tuple(inputs.values())
 
 
-def _raw_input(name: str, column: str, spec: ColumnSpec) -> RawInput:
-    made = partial(RawInput, name=name, column=column, required=spec.required)
+def _raw_input(name: str, column: str, spec: ColumnSpec, past_only: bool) -> RawInput:
+    made = partial(RawInput, name=name, column=column, required=spec.required, past_only=past_only)
     match spec:
         case CategoricalSpec(separator=str(separator)):
             weights, items = spec.weight_separator, spec.max_items

@@ -66,12 +66,15 @@ class Channel(_Frozen):
     """One column of a history's events.
 
     `target` is the categorical feature of the candidate that the channel repeats (both share a
-    table), or None for a column that a candidate does not have, such as an action type.
+    table), or None for a column that a candidate does not have, such as an action type. With
+    `time_gap` the ids say how long before the row an event happened (`features.gaps`): from
+    `FIRST_UNKNOWN` on, a larger id is longer ago.
     """
 
     name: str
     table: str
     target: str | None = None
+    time_gap: bool = False
 
 
 class History(_Frozen):
@@ -85,6 +88,11 @@ class History(_Frozen):
     name: str
     channels: tuple[Channel, ...] = Field(min_length=1)
     max_items: int = Field(ge=1)
+
+    @property
+    def time_gap(self) -> Channel | None:
+        """The channel with time gaps, if there is one."""
+        return next((channel for channel in self.channels if channel.time_gap), None)
 
 
 Feature = Annotated[Categorical | CategoricalList | Numeric | History, Field(discriminator="kind")]

@@ -10,7 +10,8 @@ from typing import Any
 import ibis
 from pydantic import TypeAdapter
 
-from features.encode import count_values
+from features.encode import count_values, past_events
+from features.gaps import GAP_ROWS
 from features.inputs import RawInput, input_names, raw_inputs
 from features.numeric import (
     BucketFit,
@@ -38,9 +39,12 @@ from features.specs import (
     DatetimeSpec,
     FeatureSpec,
     HistorySpec,
+    IdSpec,
     NumericSpec,
     Specs,
     channel_name,
+    gap_name,
+    is_past_only,
     missing_flag_name,
     table_of,
 )
@@ -58,26 +62,40 @@ def schema_of(specs: Specs, rows_of: Callable[[str], int]) -> FeatureSchema:
         rows_of: Number of ids of a table by name, reserved ones included.
     """
     features = [feature for name in specs for feature in _features_of(name, specs)]
-    tables = (
-        Table(name=name, rows=rows_of(name))
-        for name, spec in specs.items()
-        if isinstance(spec, CategoricalSpec | BucketedSpec | DatetimeSpec)
-        and table_of(name, specs) == name
-    )
+    tables = [table for name in specs for table in _tables_of(name, specs, rows_of)]
     return FeatureSchema(tables=tuple(tables), features=tuple(features))
+
+
+def _tables_of(name: str, specs: Specs, rows_of: Callable[[str], int]) -> list[Table]:
+    """Return the tables of a feature's own."""
+    match specs[name]:
+        case HistorySpec(time_gap=True):
+            return [Table(name=gap_name(name), rows=GAP_ROWS)]
+        case IdSpec() if table_of(name, specs) == name:
+            return [Table(name=name, rows=rows_of(name))]
+    return []
 
 
 def _features_of(name: str, specs: Specs) -> list[Feature]:
     spec = specs[name]
+    if is_past_only(spec):
+        return []
     match spec:
         case NumericSpec():
             flag = [Numeric(name=missing_flag_name(name))] if spec.missing_flag else []
             return [Numeric(name=name), *flag]
         case HistorySpec():
             channels = tuple(
-                Channel(name=channel_name(name, f), table=table_of(f, specs), target=f)
+                Channel(
+                    name=channel_name(name, f),
+                    table=table_of(f, specs),
+                    target=None if is_past_only(specs[f]) else f,
+                )
                 for f in spec.of
             )
+            if spec.time_gap:
+                gap = gap_name(name)
+                channels += (Channel(name=gap, table=gap, time_gap=True),)
             return [History(name=name, channels=channels, max_items=spec.max_items)]
         case CategoricalSpec(separator=str()):
             weighted = spec.weight_separator is not None
@@ -106,21 +124,29 @@ class FeatureSpace:
     buckets: Mapping[str, BucketFit] = field(default_factory=dict)
 
     @classmethod
-    def fit(cls, rows: Any, specs: Specs) -> "FeatureSpace":
+    def fit(cls, rows: Any, specs: Specs, log: Any = None) -> "FeatureSpace":
         """Fit vocabularies, statistics and edges on typed training rows.
 
+        What only past events have is fitted on the events in the histories of these rows.
+
         Args:
-            rows: Ibis table with the raw inputs of all features (`features.specs.raw_inputs`).
+            rows: Ibis table with the raw inputs of all features (`features.inputs.raw_inputs`).
             specs: The declared features.
+            log: All typed rows, with every event that histories may hold; `rows` if not given.
         """
-        statistics = _statistics(rows, specs)
+        log = rows if log is None else log
+        sources = {
+            feature: past_events(log, rows, feature, specs) if is_past_only(spec) else rows
+            for feature, spec in specs.items()
+        }
+        statistics = _statistics(sources, specs)
         numbers, buckets = {}, {}
         for feature, spec in specs.items():
             if isinstance(spec, NumericSpec):
                 numbers[feature] = fit_numeric(spec, statistics[feature])
             elif isinstance(spec, BucketedSpec):
                 buckets[feature] = fit_buckets(spec, statistics[feature])
-        return cls(specs, _fit_vocabularies(rows, specs), numbers, buckets)
+        return cls(specs, _fit_vocabularies(sources, specs), numbers, buckets)
 
     @property
     def inputs(self) -> tuple[RawInput, ...]:
@@ -184,22 +210,35 @@ class FeatureSpace:
         )
 
 
-def _statistics(rows: Any, specs: Specs) -> dict[str, dict[str, Any]]:
-    """Compute the aggregates of all numeric and bucketed features in one query."""
+def _statistics(sources: Mapping[str, Any], specs: Specs) -> dict[str, dict[str, Any]]:
+    """Compute the aggregates of numeric and bucketed features, one query for all of the rows."""
+    of_rows = [feature for feature, spec in specs.items() if not is_past_only(spec)]
+    of_events = [[feature] for feature, spec in specs.items() if is_past_only(spec)]
+    result: dict[str, dict[str, Any]] = {}
+    for features in (of_rows, *of_events):
+        result |= _aggregated(sources, {feature: specs[feature] for feature in features}, specs)
+    return result
+
+
+def _aggregated(
+    sources: Mapping[str, Any], features: Specs, specs: Specs
+) -> dict[str, dict[str, Any]]:
+    """Compute the aggregates of features with one source in one query."""
     names = input_names(specs)
     wanted: dict[tuple[str, str], Any] = {}
-    for feature, spec in specs.items():
+    for feature, spec in features.items():
         if isinstance(spec, NumericSpec):
-            found = numeric_statistics(rows[names[feature]], spec)
+            found = numeric_statistics(sources[feature][names[feature]], spec)
         elif isinstance(spec, BucketedSpec):
-            found = bucket_statistics(rows[names[feature]], spec)
+            found = bucket_statistics(sources[feature][names[feature]], spec)
         else:
             continue
         wanted |= {(feature, key): expression for key, expression in found.items()}
-    result: dict[str, dict[str, Any]] = {feature: {} for feature in specs}
+    result: dict[str, dict[str, Any]] = {feature: {} for feature in features}
     if not wanted:
         return result
     aggregates = {f"a{i}": expression for i, expression in enumerate(wanted.values())}
+    rows = sources[next(iter(wanted))[0]]
     values = rows.aggregate(**aggregates).to_pyarrow().to_pylist()[0]
     for (feature, key), value in zip(wanted, values.values(), strict=True):
         result[feature][key] = value
@@ -215,12 +254,17 @@ def _fitted_tables(specs: Specs) -> dict[str, CategoricalSpec]:
     }
 
 
-def _fit_vocabularies(rows: Any, specs: Specs) -> dict[str, Vocabulary]:
+def _fit_vocabularies(sources: Mapping[str, Any], specs: Specs) -> dict[str, Vocabulary]:
     names = input_names(specs)
     vocabularies = {}
     for table, spec in _fitted_tables(specs).items():
-        columns = dict.fromkeys(names[f] for f in specs if table_of(f, specs) == table)
-        counts = ibis.union(*(count_values(rows[column]) for column in columns), distinct=False)
+        # features of rows that read one column count it once
+        columns = {
+            (names[f], f if is_past_only(specs[f]) else None): sources[f][names[f]]
+            for f in specs
+            if table_of(f, specs) == table
+        }
+        counts = ibis.union(*map(count_values, columns.values()), distinct=False)
         total = counts.group_by("value").agg(count=counts["count"].sum().cast("int64"))
         vocabularies[table] = Vocabulary.fit(
             total.to_pyarrow(), spec.min_count, spec.max_size, spec.num_oov

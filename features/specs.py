@@ -50,7 +50,17 @@ class ColumnSpec(Spec):
     required: bool = Field(True, description="Whether a file without this column is refused.")
 
 
-class CategoricalSpec(ColumnSpec):
+class IdSpec(ColumnSpec):
+    """Base of the features with ids, whose past values histories can carry."""
+
+    past_only: bool = Field(
+        False,
+        description="Only past events have it, as what came of them: histories carry it, models "
+        "see none of the row itself, and the served model takes none.",
+    )
+
+
+class CategoricalSpec(IdSpec):
     """A value out of a set: text, whole number or true/false; or a list of such values."""
 
     kind: Literal["categorical"]
@@ -95,6 +105,8 @@ class CategoricalSpec(ColumnSpec):
             raise ValueError(f"the options of the table belong to feature {self.table!r}")
         if self.weight_separator and not self.separator:
             raise ValueError("weight_separator needs separator: only items of a list have weights")
+        if self.past_only and self.separator:
+            raise ValueError("past_only: histories carry one id an event, take out separator")
         if self.separator and self.type == "int":
             raise ValueError("items of a list are text; take out type: int")
         return self
@@ -128,7 +140,7 @@ class NumericSpec(ColumnSpec):
         return self
 
 
-class BucketedSpec(ColumnSpec):
+class BucketedSpec(IdSpec):
     """A number cut into ranges, each with an id of its own."""
 
     kind: Literal["bucketed"]
@@ -156,7 +168,7 @@ class BucketedSpec(ColumnSpec):
         return self
 
 
-class DatetimeSpec(ColumnSpec, TimeFormat):
+class DatetimeSpec(IdSpec, TimeFormat):
     """A part of a moment (UTC), such as its hour, as a category."""
 
     kind: Literal["datetime"]
@@ -169,8 +181,8 @@ class HistorySpec(Spec):
     kind: Literal["history"]
     of: tuple[str, ...] = Field(
         min_length=1,
-        description="Categorical features whose past values travel together; each "
-        "shares its feature's table.",
+        description="Categorical, bucketed or datetime features whose past values travel "
+        "together; each shares its feature's table.",
     )
     events: Literal["positive", "all"] | dict[str, tuple[str, ...]] = Field(
         "positive",
@@ -179,6 +191,11 @@ class HistorySpec(Spec):
     max_items: int = Field(50, ge=1, description="Events that are kept, the newest.")
     gap_s: float = Field(
         0.0, ge=0, description="Only events more than this many seconds before the row count."
+    )
+    time_gap: bool = Field(
+        False,
+        description="Add channel <name>_gap: how long before the row each event happened, as the "
+        "number of binary digits of its whole seconds (0 s: 0, 1 s: 1, 2 … 3 s: 2; at most 31).",
     )
 
     @model_validator(mode="after")
@@ -200,6 +217,16 @@ Specs = Mapping[str, FeatureSpec]
 def channel_name(history: str, feature: str) -> str:
     """Return the name of a history's channel: a batch key and an input of the served model."""
     return f"{history}_{feature}"
+
+
+def gap_name(history: str) -> str:
+    """Return the name of a history's channel of time gaps, which is its table's name too."""
+    return channel_name(history, "gap")
+
+
+def is_past_only(spec: FeatureSpec) -> bool:
+    """Return whether only past events have the feature."""
+    return isinstance(spec, IdSpec) and spec.past_only
 
 
 def missing_flag_name(feature: str) -> str:

@@ -17,6 +17,8 @@ from features.specs import (
     HistorySpec,
     NumericSpec,
     channel_name,
+    gap_name,
+    is_past_only,
     missing_flag_name,
 )
 from pipeline.checks_model import features_with_ids, model_problems, option_problems
@@ -118,8 +120,12 @@ def _features(config: RunConfig, parsed: Parsed) -> Iterator[Problem]:
                           "the served model; give the column's own name with column:")  # fmt: skip
         if name in RESERVED_NAMES:
             yield Problem(path, "is a reserved name; choose another and give column:")
-        if isinstance(spec, ColumnSpec) and (spec.column or name) == config.label.column:
+        reads_label = isinstance(spec, ColumnSpec) and (spec.column or name) == config.label.column
+        if reads_label and not is_past_only(spec):
             yield Problem(path, "reads the label's column: the model would be told the answer")
+        if is_past_only(spec) and not _carried(config, parsed, name):
+            yield Problem((*path, "past_only"), "only past events have it and no history carries "
+                          "it: name it in the of of a history")  # fmt: skip
         match spec:
             case CategoricalSpec(table=str(table)):
                 yield from _shared_table(config, parsed, name, table)
@@ -131,6 +137,11 @@ def _features(config: RunConfig, parsed: Parsed) -> Iterator[Problem]:
         yield Problem(("features", name), why)
     yield from _torn(config).values()
     yield from _clashes(config)
+
+
+def _carried(config: RunConfig, parsed: Parsed, name: str) -> bool:
+    """Return whether a history carries a feature, or one that cannot be read may."""
+    return parsed.has_dropped("features") or any(name in spec.of for _, spec in config.histories())
 
 
 def _layout(path: KeyPath, time_format: str) -> Iterator[Problem]:
@@ -206,7 +217,9 @@ def _made_columns(name: str, spec: FeatureSpec) -> list[str]:
         case NumericSpec(missing_flag=True):
             return [missing_flag_name(name)]
         case HistorySpec():
-            return [length_key(name), *(channel_name(name, feature) for feature in spec.of)]
+            gap = [gap_name(name)] if spec.time_gap else []
+            channels = [channel_name(name, feature) for feature in spec.of]
+            return [length_key(name), *channels, *gap]
         case CategoricalSpec(separator=str()):
             return [length_key(name), weight_key(name)]
     return []

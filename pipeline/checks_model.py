@@ -8,7 +8,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from features.space import schema_of
-from features.specs import CategoricalSpec, FeatureSpec, HistorySpec, NumericSpec
+from features.specs import (
+    CategoricalSpec,
+    FeatureSpec,
+    HistorySpec,
+    NumericSpec,
+    is_past_only,
+)
 from models.registry import MODELS, check
 from pipeline.config import RunConfig
 from pipeline.config_file import Parsed, explain, nearest
@@ -27,12 +33,16 @@ def model_problems(config: RunConfig, parsed: Parsed) -> Iterator[Problem]:
     chosen = config.model.get("features")
     if chosen is not None and not isinstance(chosen, list | tuple):
         return  # reported with the options
-    schema = schema_of(_sound(config.features), lambda table: _SOME_ROWS)
+    sound = _sound(config.features)
+    schema = schema_of(sound, lambda table: _SOME_ROWS)
     names = [feature.name for feature in schema.features]
-    broken = [name for name in config.features if name not in names]
+    broken = [name for name in config.features if name not in sound]
     for i, name in enumerate(chosen or ()):
         known = name in names or name in broken or parsed.has_dropped("features", str(name))
-        if not known:
+        if name in sound and is_past_only(sound[name]):
+            yield Problem(("model", "features", i), f"{name!r} is past_only: only the histories "
+                          "that carry it take it; take it out")  # fmt: skip
+        elif not known:
             hint = nearest(str(name), [*names, *broken])
             yield Problem(("model", "features", i), f"no feature is called {name!r}{hint}")
     if options is None or broken or parsed.has_dropped("features"):

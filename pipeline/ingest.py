@@ -85,7 +85,7 @@ def _ingest(run: Run, source: Source, folder: Path) -> dict[str, Any]:
         run.progress.event("read", rows=rows.count().execute(), rejected=rejected)
         rows, boundaries = _split(connection, rows, config)
         counts = _check_splits(rows)
-        space = FeatureSpace.fit(rows.filter(rows._split == TRAIN), config.features)
+        space = FeatureSpace.fit(rows.filter(rows._split == TRAIN), config.features, rows)
         space.save(folder / "features")
         run.progress.event("fitted", tables={t.name: t.rows for t in space.schema.tables})
         encoded = connection.create_table("encoded", encode_rows(rows, space))

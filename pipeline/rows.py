@@ -90,8 +90,9 @@ def needed_columns(config: RunConfig, labelled: bool = True) -> list[Need]:
         reader = readers[raw.name]
         named = getattr(config.features[reader], "column", None) is not None
         path: KeyPath = ("features", reader, "column") if named else ("features", reader)
+        required = raw.required and (labelled or not raw.past_only)
         kind = "moment" if raw.time else raw.type
-        needs.append(Need(raw.column, path, kind, raw.required, raw.separator))
+        needs.append(Need(raw.column, path, kind, required, raw.separator))
     return needs
 
 
@@ -123,9 +124,8 @@ def typed_rows(
     Returns:
         Table with `_row`, `_file`, `_label` (int8), `_weight` (float32), `_time` (int64 µs),
         `_entity`, `_group`, `_key:…` (string), the raw inputs; `_split` where the row alone
-        decides it; and `_malformed`:
-        the first column whose cell cannot be read, an empty text where the whole row cannot, or
-        null.
+        decides it; and `_malformed`: the first column whose cell cannot be read, an empty text
+        where the whole row cannot, or null.
     """
     rule = null_rule(config)
     source = _with_numbers(source, config, rule, labelled)
@@ -285,7 +285,7 @@ def _required(read: Read) -> Read:
 
 
 def _counts(source: Any, spec: HistorySpec, rule: NullRule) -> Any:
-    column, values = next(iter(spec.events.items())) if isinstance(spec.events, dict) else ("", ())
+    [(column, values)] = spec.events.items() if isinstance(spec.events, dict) else [("", ())]
     return read_text(source[column], rule).value.isin(values)
 
 

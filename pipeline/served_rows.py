@@ -5,14 +5,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import ibis
+import pyarrow as pa
 
-from features.encode import counting_events, encode_rows, event_flag
-from features.history import add_history
+from features.encode import encode_rows, event_flag, history_of
+from features.gaps import gap_id
 from features.inputs import RawInput, input_names
 from features.raw import NullRule, read_integer, read_number, read_text
 from features.schema import PADDING, weight_key
 from features.space import FeatureSpace
-from features.specs import HistorySpec, Specs, channel_name
+from features.specs import HistorySpec, Specs, channel_name, gap_name
 from pipeline.rows import ENTITY, LABEL, ROW, raw_columns
 
 if TYPE_CHECKING:
@@ -21,23 +22,23 @@ if TYPE_CHECKING:
 _UNSEEN_TEXT = "never seen ☃ é 漢字"
 _UNSEEN_INTEGER = -(2**62)
 _HUGE = 3.0e38
+_GAPS = [0, 1, 2**30 - 1, 2**30, 2**63 - 1, -1, -(2**63) + 1, None]
 _OVERLONG = 2
 """Raw histories hold this many times what the model keeps, so that the graph has to cut."""
 
 
-def raw_history_columns(specs: Specs) -> dict[str, str]:
-    """Map each history channel to the raw input whose past values it holds."""
-    names = input_names(specs)
-    return {
-        channel_name(history, feature): names[feature]
-        for history, spec in specs.items()
-        if isinstance(spec, HistorySpec)
-        for feature in spec.of
-    }
+def raw_history_columns(specs: Specs) -> list[str]:
+    """Return the channels of all histories."""
+    columns = []
+    for history, spec in specs.items():
+        if isinstance(spec, HistorySpec):
+            columns += [channel_name(history, feature) for feature in spec.of]
+            columns += [gap_name(history)] if spec.time_gap else []
+    return columns
 
 
 def add_raw_histories(rows: Any, specs: Specs, overlong: int = 1) -> Any:
-    """Add each history channel as a list of raw values to typed rows.
+    """Add each history channel as a list of raw values, or whole seconds, to typed rows.
 
     Args:
         rows: Typed rows, with every event that histories may hold.
@@ -48,15 +49,11 @@ def add_raw_histories(rows: Any, specs: Specs, overlong: int = 1) -> Any:
     for history, spec in specs.items():
         if not isinstance(spec, HistorySpec):
             continue
-        counts = counting_events(rows, history, spec)
         # two features may read one column: each channel needs a column of its own
         copies = {f"_{history}_{f}": rows[names[f]] for f in spec.of}
         channels = {f"_{history}_{f}": channel_name(history, f) for f in spec.of}
-        with_copies = rows.mutate(copies)
-        counts = counting_events(with_copies, history, spec)
-        rows = add_history(
-            with_copies, counts, channels, spec.max_items * overlong, spec.gap_s
-        ).drop(*copies)
+        longest = spec.max_items * overlong
+        rows = history_of(rows.mutate(copies), history, spec, channels, longest).drop(*copies)
     return rows
 
 
@@ -71,7 +68,8 @@ def parity_rows(
     """Choose test rows to prove the served model on, and encode them offline.
 
     Half of the rows are those with most missing and unknown values, half are any; a quarter as
-    many copies are added whose inputs are empty, unseen, huge or negative.
+    many copies are added whose inputs are empty, unseen, huge or negative, and copies of the
+    rows with the longest histories whose time gaps are.
 
     Returns:
         (raw rows with raw histories, the same rows encoded), both in the order of `_row`.
@@ -86,8 +84,30 @@ def parity_rows(
     wanted = chosen.select(ROW).union(cases.select(ROW), distinct=False)
     raw = add_raw_histories(events, space.specs, _OVERLONG).semi_join(wanted, ROW)
     offline = encode_rows(events, space).semi_join(wanted, ROW)
-    keep = [ROW, *raw_columns(space.inputs), *raw_history_columns(space.specs)]
-    return raw.select(*keep).order_by(ROW), offline.order_by(ROW)
+    raw = raw.select(ROW, *raw_columns(space.inputs), *raw_history_columns(space.specs))
+    gaps = [h.time_gap.name for h in space.schema.histories if h.time_gap]
+    if gaps:
+        raw = connection.create_table("parity_raw", raw)
+        offline = connection.create_table("parity_offline", offline)
+        raw, offline = _with_strange_gaps(raw, offline, gaps)
+    return raw.order_by(ROW), offline.order_by(ROW)
+
+
+def _with_strange_gaps(raw: Any, offline: Any, gaps: list[str]) -> tuple[Any, Any]:
+    """Add copies of the rows with the longest histories, one for each strange time gap."""
+    last = int(raw[ROW].max().execute())
+    events = sum((raw[gap].length() for gap in gaps), ibis.literal(0))
+    longest = raw.order_by([ibis.desc(events), ROW]).limit(1).select(ROW)
+    values = {"_copy": range(last + 1, last + 1 + len(_GAPS)), "_seconds": _GAPS}
+    copies = ibis.memtable(pa.table(values)).cross_join(longest)
+
+    def added(rows: Any, value: Any) -> Any:
+        found = rows.inner_join(copies, ROW)
+        strange = {gap: rows[gap].map(lambda _: value(found["_seconds"])) for gap in gaps}
+        copied = found.mutate({ROW: found["_copy"]} | strange).select(*rows.columns)
+        return rows.union(copied, distinct=False)
+
+    return added(raw, lambda seconds: seconds), added(offline, gap_id)
 
 
 def _hardest(rows: Any, encoded: Any, space: FeatureSpace, count: int) -> Any:
