@@ -91,7 +91,8 @@ def config_memory(config: RunConfig) -> tuple[ModelMemory, list[str]]:
         if isinstance(spec, CategoricalSpec | BucketedSpec | DatetimeSpec)
     }
     memory = schema_memory(config, schema_of(config.features, lambda table: sizes[table][0]))
-    return memory, [name for name in memory.size.tables if not sizes[name][1]]
+    unknown = {name for name, (_, exact) in sizes.items() if not exact}
+    return memory, [name for name in memory.size.tables if name in unknown]
 
 
 def describe_memory(config: RunConfig) -> tuple[str, dict[str, Any]]:

@@ -10,7 +10,9 @@ import tensorflow as tf
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from features.encode import encode_rows
 from features.raw import NullRule
+from features.space import FeatureSpace
 from tests.features.rows import specs_of
 
 EPOCH = datetime(1970, 1, 1)
@@ -266,6 +268,79 @@ def test_events_of_one_moment_are_ordered_by_raw_values_not_by_ids(fit, encode):
     found = encode(log, fit(log, specs))
     # z, b, c have ids 3, 4, 5; of b, c, z the last two are kept
     assert found["clicks_item"].to_pylist() == [[], [], [], [], [5, 3]]
+
+
+def test_time_gaps_by_hand(fit, encode):
+    ms = 1_000
+    log = {
+        "item": ["b", "a", "c", "d", "e", "f"],
+        "_entity": ["u", "u", "u", "u", "u", "v"],
+        # a and b at one moment; c 0.4 s later; d 3 s after c; e 2³⁰ s after d
+        "_time": [1_000 * ms, 1_000 * ms, 1_400 * ms, 4_400 * ms, (2**30 * 1000 + 4_400) * ms, 0],
+        "_label": [1, 1, 1, 1, 1, 1],
+    }
+    clicks = {"kind": "history", "of": ["item"], "max_items": 3, "time_gap": True}
+    specs = specs_of(
+        item=categorical, clicks=clicks, late=clicks | {"gap_s": 0.4}, plain=past("item", ["item"])
+    )
+    space = fit(log, specs)
+    found = encode(log, space)
+    # gaps in seconds: -, -, [0, 0], [3, 3, 3], [2³⁰ + 3, 2³⁰ + 3, 2³⁰]; ids are 2 + their digits
+    far = 33
+    assert found["clicks_gap"].to_pylist() == [[], [], [2, 2], [4, 4, 4], [far] * 3, []]
+    assert found["clicks_item"].to_pylist() == [[], [], [3, 4], [3, 4, 5], [4, 5, 6], []]
+    assert found["late_gap"].to_pylist() == [[], [], [], [4, 4, 4], [far] * 3, []]
+    assert found["clicks_gap"].type == pa.list_(pa.int32())
+    assert found["clicks_item"].equals(found["plain_item"])
+    assert {table.name: table.rows for table in space.schema.tables} == {
+        "item": 9, "clicks_gap": 34, "late_gap": 34,
+    }  # fmt: skip
+    [history, *_] = space.schema.histories
+    assert history.time_gap == history.channels[-1]
+    assert history.channels[-1].model_dump() == {
+        "name": "clicks_gap", "table": "clicks_gap", "target": None, "time_gap": True,
+    }  # fmt: skip
+
+
+# what only past events have
+
+
+def test_what_only_past_events_have_is_fitted_on_the_histories_of_training_rows(
+    read_rows, connection
+):
+    specs = specs_of(
+        item=categorical,
+        answer=categorical | {"past_only": True},
+        seconds={"kind": "bucketed", "quantiles": 2, "past_only": True},
+        past={"kind": "history", "of": ["item", "answer", "seconds"], "events": "all"},
+        clicked={"kind": "history", "of": ["answer"]},
+    )
+    log = {
+        # of u the first two come before its training row; v has none; w's last is no past
+        "item": ["i", "j", "k", "i", "i", "k", "k"],
+        "answer": ["yes", "no", "leak", "leak", "yes", "late", None],
+        "seconds": [1.0, 2.0, 90.0, 90.0, 4.0, 90.0, None],
+        "_entity": ["u", "u", "u", "v", "w", "w", "u"],
+        "_time": [1, 2, 4, 1, 1, 2, 3],
+        "_label": [1, 0, 0, 1, 1, 1, 0],
+    }
+    rows = read_rows(log, specs)
+    training = rows.filter(rows._row.isin([5, 6]))
+    space = FeatureSpace.fit(training, specs, rows)
+    assert space.vocabularies["answer"].values.to_pylist() == ["yes", "no"]
+    assert space.vocabularies["answer"].counts.to_pylist() == [2, 1]
+    assert space.buckets["seconds"].edges == (2.0,)
+    assert [feature.name for feature in space.schema.features] == ["item", "past", "clicked"]
+    assert [channel.target for channel in space.schema.histories[0].channels] == [
+        "item", None, None,
+    ]  # fmt: skip
+    found = connection.to_pyarrow(encode_rows(rows, space)).sort_by("_row")
+    assert "answer" not in found.column_names
+    # yes 3, no 4, others 2; k is the only item of training rows
+    assert found["past_answer"].to_pylist() == [[], [3], [3, 4, 1], [], [], [3], [3, 4]]
+    assert found["past_seconds"].to_pylist() == [[], [2], [2, 3, 1], [], [], [3], [2, 3]]
+    assert found["past_item"].to_pylist() == [[], [2], [2, 2, 3], [], [], [2], [2, 2]]
+    assert found["clicked_answer"].to_pylist() == [[], [3], [3], [], [], [3], [3]]
 
 
 # tables

@@ -109,6 +109,12 @@ def served(rows, specs, extra=0):
             raw = kinds[input_names(specs)[feature]]
             lists = [[event[raw.column] for event in past] for past in pasts]
             inputs[f"{name}_{feature}"] = padded(lists, raw.type, extra)
+        if spec.time_gap:
+            gaps = [
+                [(row["_time"] - event["_time"]) // 10**6 for event in past]
+                for row, past in zip(rows, pasts, strict=True)
+            ]
+            inputs[f"{name}_gap"] = padded(gaps, "integer", extra)
         inputs[length_key(name)] = tf.constant([len(past) for past in pasts], tf.int32)
     return inputs
 
@@ -251,7 +257,7 @@ def log_of(cells, count):
     ).flatmap(
         lambda rows: st.permutations(range(len(rows))).map(
             lambda times: [
-                cell | {"_entity": entity, "_time": time, "_label": int(label)}
+                cell | {"_entity": entity, "_time": time * 700_000, "_label": int(label)}
                 for (cell, entity, label), time in zip(rows, times, strict=True)
             ]
         )
@@ -278,7 +284,7 @@ LISTS = specs_of(
     | {"separator": "|", "weight_separator": ":", "max_items": 2, "table": "bag"},
     item=categorical | {"table": "bag"},
     number=categorical | {"type": "int"},
-    clicks={"kind": "history", "of": ["item", "number"], "max_items": 2},
+    clicks={"kind": "history", "of": ["item", "number"], "max_items": 2, "time_gap": True},
 )
 LIST_TYPES = {
     "bag": pa.list_(pa.string()), "weighted": pa.string(), "item": pa.string(),
@@ -429,7 +435,9 @@ def test_only_what_the_model_uses_is_an_input(fit, tmp_path):
     space = fit(columns_of(LIST_TRAINING, LIST_TYPES), LISTS)
     schema = space.schema.select(("clicks",))
     graph = FeatureGraph(space, schema, NullRule(), tmp_path)
-    assert list(graph.signature()) == ["clicks_item", "clicks_number", "clicks_length"]
+    assert list(graph.signature()) == [
+        "clicks_item", "clicks_number", "clicks_gap", "clicks_length",
+    ]  # fmt: skip
     assert graph.inputs == ()
     assert graph.lengths() == {"clicks_length": "clicks_item"}
     both = space.schema.select(("weighted", "number"))

@@ -24,6 +24,7 @@ hour = {"kind": "datetime", "part": "hour", "unit": "s"}
         (categorical | {"weight_separator": ":"}, "only items of a list have weights"),
         (categorical | {"separator": "|", "type": "int"}, "take out type: int"),
         (categorical | {"separator": ""}, "at least 1"),
+        (categorical | {"separator": "|", "past_only": True}, "past_only: .* take out separator"),
         (categorical | {"columns": "c"}, "columns"),
         (hour | {"format": "%Y"}, "either unit .* or format"),
         (hour | {"part": "year"}, "hour.*weekday"),
@@ -115,6 +116,16 @@ def test_features_of_one_column_must_read_it_alike(one, other, difference):
     specs = specs_of(a=one | {"column": "c"}, b=other | {"column": "c"})
     with pytest.raises(ValueError, match=f"column 'c' differ: {difference}"):
         raw_inputs(specs)
+
+
+def test_an_input_is_of_the_past_alone_if_all_its_readers_are():
+    past = hour | {"column": "t", "past_only": True}
+    specs = specs_of(a=past, b=past, c=categorical | {"past_only": True}, d=categorical)
+    assert {raw.name: raw.past_only for raw in raw_inputs(specs)} == {
+        "t": True, "c": True, "d": False,
+    }  # fmt: skip
+    shared = specs_of(a=past, b=hour | {"column": "t"})
+    assert [raw.past_only for raw in raw_inputs(shared)] == [False]
 
 
 def test_a_table_belongs_to_the_feature_that_others_name():

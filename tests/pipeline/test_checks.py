@@ -131,6 +131,19 @@ def test_columns_that_nothing_reads_are_a_note(validate):
             "features.seen: reads the label's column: the model would be told the answer"]),
         ("  price:", "  cheap: {kind: categorical, column: price}\n  price:", [
             "features.price: features that read column 'price' differ: type"]),
+        ("  price:", "  clicks_gap: {kind: categorical, column: item}\n  price:", []),
+        ("of: [item]", "of: [item], time_gap: true}\n"
+                       "  clicks_gap: {kind: categorical, column: item", [
+            "features.clicks: makes a column 'clicks_gap', which feature 'clicks_gap' is"]),
+        # what only past events have: the label may be among it
+        ("of: [item]", "of: [item, seen]}\n"
+                       "  seen: {kind: categorical, column: click, past_only: true", []),
+        ("  price:", "  shop: {kind: categorical, column: item, past_only: true}\n  price:", [
+            "features.shop.past_only: only past events have it and no history carries it"]),
+        ("of: [item]}\nmodel: din", "of: [item, seen]}\n"
+            "  seen: {kind: categorical, column: item, past_only: true}\n"
+            "model: {kind: din, features: [item, clicks, seen]}", [
+            "model.features.2: 'seen' is past_only: only the histories that carry it"]),
         # time, entity, groups
         ("unit: s", "format: '%Q'", ["4:20: time.format: format '%Q': %Q is not one of"]),
         ("time: {column: ts, unit: s}\n", "", [
