@@ -15,10 +15,10 @@ demo: $(READY)
 	$(BIN)/clickloom demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow"
 
 test-slow: $(READY)
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -n auto --dist loadfile -m slow
 
 lint: $(READY)
 	$(BIN)/ruff check .
