@@ -98,7 +98,7 @@ def line_chart(
     xs, ys = zip(*drawn, strict=True)
     x = Scale(nice_ticks(min(xs), max(xs)), LEFT, width - RIGHT)
     y = Scale(nice_ticks(min(ys), max(ys)), height - BOTTOM, TOP)
-    parts = [_axes(x, y, x_label, y_label), _legend([line.name for line in series])]
+    parts = [axes(x, y, x_label, y_label), _legend([line.name for line in series])]
     parts += [_diagonal(x, y)] if diagonal else []
     parts += [_line(line, k, x, y, (x_label, y_label)) for k, line in enumerate(series)]
     parts += [_mark(mark, x, y)] if mark else []
@@ -111,8 +111,8 @@ def calibration_chart(bins: Sequence[Mapping[str, Any]], *, label: str, size: in
         return ""
     ticks = nice_ticks(0, max(max(part["mean_score"], part["rate_upper"]) for part in bins))
     x, y = Scale(ticks, LEFT, size - RIGHT), Scale(ticks, size - BOTTOM, TOP)
-    axes = _axes(x, y, "mean predicted probability", "observed click rate")
-    return svg([axes, _diagonal(x, y), *(_bin(part, x, y) for part in bins)], label, size, size)
+    frame = axes(x, y, "mean predicted probability", "observed click rate")
+    return svg([frame, _diagonal(x, y), *(_bin(part, x, y) for part in bins)], label, size, size)
 
 
 def bar_chart(
@@ -155,7 +155,8 @@ def _tick_text(value: float, step: float) -> str:
     return f"{value:,.{decimals}f}".replace(",", "\u202f")
 
 
-def _axes(x: Scale, y: Scale, x_label: str, y_label: str) -> str:
+def axes(x: Scale, y: Scale, x_label: str, y_label: str) -> str:
+    """Draw both axes: a line and a number at each tick, and their names."""
     parts = []
     for value in x.ticks:
         at, text = x(value), _tick_text(value, x.ticks[1] - x.ticks[0])
