@@ -53,16 +53,16 @@ def evaluated(config: Path, runs: Path, seed: int, kind: str | None) -> Result:
 
 def rows_of(results: list[Result]) -> Iterator[str]:
     """Yield one line of the table per config."""
-    yield "| config | parameters | test AUC, mean ± sd | log loss | epochs | s |"
+    yield "| config | parameters | test AUC, mean ± sd (seeds) | log loss | epochs | s |"
     yield "|---|---:|---:|---:|---:|---:|"
     for name in dict.fromkeys(result.name for result in results):
         of_name = [result for result in results if result.name == name]
         aucs = [result.auc for result in of_name]
-        deviation = statistics.stdev(aucs) if len(aucs) > 1 else 0.0
+        spread = f" ± {statistics.stdev(aucs):.4f}" if len(aucs) > 1 else ""
         means = [statistics.mean(getattr(r, key) for r in of_name) for key in Result._fields[3:]]
         yield (
-            f"| `{name}` | {of_name[0].parameters:,} | {statistics.mean(aucs):.4f} ± "
-            f"{deviation:.4f} | {means[0]:.4f} | {means[1]:.0f} | {means[2]:.0f} |"
+            f"| `{name}` | {of_name[0].parameters:,} | {statistics.mean(aucs):.4f}"
+            f"{spread} ({len(aucs)}) | {means[0]:.4f} | {means[1]:.0f} | {means[2]:.0f} |"
         )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pipeline.charts import Scale, axes, fill, nice_ticks, svg, tag, text_at
 
-ROW = re.compile(r"\| `\w+?_(\w+)` \|.*?\| ([\d,]+) \| (0\.\d+) ±")
+ROW = re.compile(r"\| `\w+?_(\w+)` \|.*?\| ([\d,]+) \| (0\.\d+) ")
 WIDTH, HEIGHT = 680, 420
 NAME = (60, 12)
 """Width and height that a name takes."""
