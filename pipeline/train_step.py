@@ -54,6 +54,7 @@ class TrainStep:
         self.dense.build(model.trainable_variables)
         self._dense_rate = float(dense.learning_rate)
         self._gradients = tf.function(self._dense_gradients, jit_compile=xla, autograph=False)
+        self._update = tf.function(self._updated_rows, jit_compile=xla, autograph=False)
         self._step = tf.function(self._train_step, autograph=False)
 
     def __call__(
@@ -75,6 +76,7 @@ class TrainStep:
     def _train_step(self, batch: Tensors, step: tf.Tensor, rate_factor: tf.Tensor) -> tf.Tensor:
         embeddings = self.model.embeddings
         ids, places = tf.unique(embeddings.row_ids(batch))
+        ids = _pad_ids(ids, places.shape[0])
         packed = embeddings.gather(ids)
         weights = packed[:, : embeddings.width]
         # one gather per column: slicing one big gather inside XLA costs padded sums backwards
@@ -85,18 +87,37 @@ class TrainStep:
         loss, column_gradients, dense_gradients = self._gradients(embedded, batch)
         flat = [tf.reshape(column_gradients[key], [-1, embeddings.width]) for key in embedded]
         row_gradients = self._sum_by_row(flat, places, ids)
-        if any(self.table_l2):
-            penalties = tf.gather(tf.constant(self.table_l2), embeddings.table_of(ids))
-            row_gradients += penalties[:, None] * weights
-        row_gradients = tf.where(embeddings.is_padding(ids)[:, None], 0.0, row_gradients)
         if self.clip_norm is not None:
+            row_gradients = self._whole_gradients(packed, row_gradients, ids)
             (row_gradients, *dense_gradients), _ = tf.clip_by_global_norm(
                 [row_gradients, *dense_gradients], self.clip_norm
             )
-        updated = self.rows.update(packed, row_gradients, step, rate_factor)
+        updated = self._update(packed, row_gradients, ids, step, rate_factor)
         embeddings.packed.value.scatter_update(tf.IndexedSlices(updated, ids))
         self.dense.apply(dense_gradients, self.model.trainable_variables)
         return loss
+
+    def _updated_rows(
+        self,
+        packed: tf.Tensor,
+        gradients: tf.Tensor,
+        ids: tf.Tensor,
+        step: tf.Tensor,
+        rate_factor: tf.Tensor,
+    ) -> tf.Tensor:
+        if self.clip_norm is None:
+            gradients = self._whole_gradients(packed, gradients, ids)
+        return self.rows.update(packed, gradients, step, rate_factor)
+
+    def _whole_gradients(
+        self, packed: tf.Tensor, gradients: tf.Tensor, ids: tf.Tensor
+    ) -> tf.Tensor:
+        """Add the penalty's gradient; padding has none at all."""
+        embeddings = self.model.embeddings
+        if any(self.table_l2):
+            penalties = tf.gather(tf.constant(self.table_l2), embeddings.table_of(ids))
+            gradients += penalties[:, None] * packed[:, : embeddings.width]
+        return tf.where(embeddings.is_padding(ids)[:, None], 0.0, gradients)
 
     def _sum_by_row(
         self, gradients: list[tf.Tensor], places: tf.Tensor, ids: tf.Tensor
@@ -120,3 +141,16 @@ class TrainStep:
             loss, (dict(embedded), variables), unconnected_gradients="zero"
         )
         return loss, column_gradients, dense_gradients
+
+
+def _pad_ids(ids: tf.Tensor, most: int) -> tf.Tensor:
+    """Return the ids with row 0 added, to a multiple that leaves compiled code few shapes.
+
+    Row 0 is padding, which no step changes: it may stand there many times.
+
+    Args:
+        ids: Distinct ids.
+        most: How many there could be.
+    """
+    multiple = 1 << max(most.bit_length() - 6, 0)
+    return tf.pad(ids, [[0, -tf.size(ids) % multiple]])
