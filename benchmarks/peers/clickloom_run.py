@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ours: models as the registry builds them, the pipeline's step, defaults but for dimensions.
 
-    python benchmarks/peers/clickloom_run.py fm build/peers/tab_100000.npz
+python benchmarks/peers/clickloom_run.py fm build/peers/tab_100000.npz
 """
 
 import os

@@ -13,10 +13,10 @@ os.environ["TF_USE_LEGACY_KERAS"] = "1"
 
 import numpy as np
 import tensorflow as tf
+from data import FIELDS
 from deepctr import feature_column as columns
 from deepctr.layers.core import PredictionLayer
 from deepctr.models import AFM, DCN, NFM, DeepFM
-from data import FIELDS
 from runner import DIM, FIELD_NAMES, HIDDEN_UNITS, NUMBER_NAMES, Steps, read_task, report
 
 
@@ -46,7 +46,7 @@ class Noting(tf.keras.callbacks.Callback):
         super().__init__()
         self.steps = steps
 
-    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:  # noqa: ARG002
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         """Note the time."""
         self.steps()
 

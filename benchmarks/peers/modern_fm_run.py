@@ -16,9 +16,7 @@ MODELS = {"fm": (FMClassifier, DIM), "ffm": (FFMClassifier, FFM_DIM)}
 def fit(task: Task, batch_size: int, epochs: int, steps: Steps) -> FMClassifier | FFMClassifier:
     """Return a fitted model, noting the time before and after."""
     kind, dim = MODELS[task.model]
-    model = kind(
-        n_factors=dim, batch_size=batch_size, max_iter=epochs, n_jobs=1, random_state=1
-    )
+    model = kind(n_factors=dim, batch_size=batch_size, max_iter=epochs, n_jobs=1, random_state=1)
     x = matrix(task.train, task.field_size)
     fields = {"field_ids": field_ids(task.train, task.field_size)} if task.model == "ffm" else {}
     steps()

@@ -114,10 +114,10 @@ class Steps:
         return examples / wall, examples / processor
 
 
-def after_each_call(function, steps: Steps):  # noqa: ANN001, ANN201 - of any kind
+def after_each_call(function, steps: Steps):
     """Return the function, noting the time after each call."""
 
-    def noting(*args, **kwargs):  # noqa: ANN002, ANN003, ANN202 - as the function
+    def noting(*args, **kwargs):
         result = function(*args, **kwargs)
         steps()
         return result

@@ -2,8 +2,8 @@
 """The data set as a sparse matrix, as libffm and its kin take it."""
 
 import numpy as np
-import scipy.sparse as sparse
 from runner import Rows
+from scipy import sparse
 
 
 def matrix(rows: Rows, field_size: int) -> sparse.csr_matrix:
