@@ -26,7 +26,7 @@ def fit(task: Task, batch_size: int, epochs: int, steps: Steps) -> FMClassifier 
 
 
 def main() -> None:
-    """Train for one epoch, score the test rows and report, at a batch of 1 and at that asked for."""
+    """Train for one epoch, score the test rows and report, at batch 1 and that asked for."""
     task = read_task(list(MODELS))
     for name, batch_size in (("modern-fm", task.batch_size), ("modern-fm, batch 1", 1)):
         one, three = Steps(), Steps()

@@ -3,7 +3,7 @@
 
     .venv-peers/torch/bin/python benchmarks/peers/torch_rechub_run.py afm build/peers/tab_100000.npz
 
-FM is its DeepFM's layers without the MLP, FFM its DeepFFM with one linear layer in place of its MLP.
+FM is its DeepFM's layers without the MLP, FFM its DeepFFM with one linear layer for its MLP.
 Its AFM attends to the sum of all pairs, one vector per row, so that its attention is always 1.
 """
 
