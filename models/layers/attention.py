@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention-weighted pooling, and the scorers that say how well a key fits a query.
-
-To add a scorer, write its `call`, and `build(query_shape, keys_shape)` if it has weights.
-"""
+"""Attention-weighted pooling, and DIN's activation unit; other scorers: `scorers`."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -13,37 +10,17 @@ import tensorflow as tf
 from models.layers.activations import Activation, activation_layer
 from models.layers.masking import masked_softmax, weighted_sum
 from models.layers.mlp import MLP
+from models.layers.scorers import MultiHeadScorer, Scorer, Shape, heads_initializer
 
-Shape = Sequence[int | None]
 Normalisation = Literal["softmax", "sigmoid", "none"]
-
-
-class Scorer(keras.layers.Layer):
-    """How well each key fits a query.
-
-    Call arguments:
-        query: Float (batch, dim).
-        keys: Float (batch, items, keys' dim).
-        mask: bool (batch, items), True at real items; scores at padding are ignored.
-        places: Flat places (row * items + item) of the real items in order, int32 (any number
-            ≥ real items,), what is beyond them ignored. A scorer whose work per item is heavy
-            computes there only; without it, or in other scorers, everywhere.
-        training: Whether batch statistics are on.
-
-    Returns:
-        Scores, float (batch, items).
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.supports_masking = True  # or Keras warns that a mask is lost
-
-    def build(self, query_shape: Shape, keys_shape: Shape) -> None:
-        """Create the weights, if there are any."""
 
 
 class AttentionPooling(keras.layers.Layer):
     """One vector out of many: Σ_t a_t v_t with a = normalise(score(q, k_t)).
+
+    With a scorer of several heads, each has weights a^h of its own, and heads are joined:
+
+        [Σ_t a^1_t v_t W_1^V; …; Σ_t a^H_t v_t W_H^V] W^O
 
     Args:
         scorer: Says how well a key fits the query.
@@ -60,7 +37,12 @@ class AttentionPooling(keras.layers.Layer):
         training: Passed on to the scorer.
 
     Returns:
-        Float (batch, values' dim); with `return_weights` also the weights (batch, items).
+        Float (batch, values' dim); with `return_weights` also the weights (batch, items), or
+        (batch, heads, items).
+
+    References:
+        For several heads: Vaswani et al., Attention Is All You Need, NIPS 2017, §3.2.2.
+    Differs from the paper: W^V acts after the sum over items, which is the same number.
     """
 
     def __init__(self, scorer: Scorer, normalisation: Normalisation = "softmax") -> None:
@@ -68,10 +50,26 @@ class AttentionPooling(keras.layers.Layer):
         self.scorer = scorer
         self.normalisation = normalisation
 
-    def build(self, query_shape: Shape, keys_shape: Shape) -> None:
-        """Create the scorer's weights; a scorer may serve several poolings."""
+    def build(
+        self, query_shape: Shape, keys_shape: Shape, values_shape: Shape | None = None
+    ) -> None:
+        """Create the scorer's weights, as it may serve several poolings, and W^V, W^O of heads."""
         if not self.scorer.built:
             self.scorer.build(query_shape, keys_shape)
+        if isinstance(self.scorer, MultiHeadScorer):
+            heads, units = self.scorer.num_heads, self.scorer.head_dim
+            dim = (values_shape or keys_shape)[-1]
+            self.value_kernel, self.output_kernel = (
+                self.add_weight(
+                    name=f"{name}_kernel",
+                    shape=shape,
+                    initializer=heads_initializer(dim, heads, units),
+                )
+                for name, shape in (
+                    ("value", (dim, heads, units)),
+                    ("output", (heads, units, dim)),
+                )
+            )
 
     def compute_mask(self, *_: tf.Tensor) -> None:
         """Return none: what comes out has no items to mask."""
@@ -89,8 +87,15 @@ class AttentionPooling(keras.layers.Layer):
     ) -> tf.Tensor | tuple[tf.Tensor, tf.Tensor]:
         """Pool the values; see the class."""
         scores = self.scorer(query, keys, mask=mask, places=places, training=training)
-        weights = self._normalise(scores, mask)
-        pooled = weighted_sum(keys if values is None else values, weights)
+        values = keys if values is None else values
+        if self.scorer.num_heads is None:
+            weights = self._normalise(scores, mask)
+            pooled = weighted_sum(values, weights)
+        else:
+            weights = self._normalise(scores, mask[:, tf.newaxis])
+            by_head = tf.einsum("bht,btv->bhv", weights, values)
+            projected = tf.einsum("bhv,vhu->bhu", by_head, self.value_kernel)
+            pooled = tf.einsum("bhu,huv->bv", projected, self.output_kernel)
         return (pooled, weights) if return_weights else pooled
 
     def _normalise(self, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
@@ -101,55 +106,6 @@ class AttentionPooling(keras.layers.Layer):
                 return tf.where(mask, tf.sigmoid(scores), 0.0)
             case _:
                 return tf.where(mask, scores, 0.0)
-
-
-class DotScorer(Scorer):
-    """How well a key fits: q·k.
-
-    References:
-        Luong et al., Effective Approaches to Attention-based Neural Machine Translation,
-        EMNLP 2015, §3.1, Eq. 8 ("dot").
-    Differs from the paper: nothing.
-    """
-
-    def build(self, query_shape: Shape, keys_shape: Shape) -> None:
-        """Check that the two can be multiplied."""
-        if query_shape[-1] != keys_shape[-1]:
-            raise ValueError(
-                f"dot product of a query of {query_shape[-1]} with keys of {keys_shape[-1]}; "
-                "use a scorer with a matrix between them"
-            )
-
-    def call(
-        self,
-        query: tf.Tensor,
-        keys: tf.Tensor,
-        mask: tf.Tensor | None = None,
-        places: tf.Tensor | None = None,
-        training: bool = False,
-    ) -> tf.Tensor:
-        """Return scores (batch, items)."""
-        return tf.einsum("bd,btd->bt", query, keys)
-
-
-class ScaledDotScorer(DotScorer):
-    """How well a key fits: q·k / √dim.
-
-    References:
-        Vaswani et al., Attention Is All You Need, NIPS 2017, §3.2.1, Eq. 1.
-    Differs from the paper: one query per row.
-    """
-
-    def call(
-        self,
-        query: tf.Tensor,
-        keys: tf.Tensor,
-        mask: tf.Tensor | None = None,
-        places: tf.Tensor | None = None,
-        training: bool = False,
-    ) -> tf.Tensor:
-        """Return scores (batch, items)."""
-        return super().call(query * keys.shape[-1] ** -0.5, keys)
 
 
 class ActivationUnit(Scorer):

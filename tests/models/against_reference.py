@@ -97,3 +97,51 @@ def assert_equals_reference(model, batch, reference, seed=0):
         slope = np.sum(tf.convert_to_tensor(gradient) * way)
         expected = (ends[0] - ends[1]) / (2 * step)
         np.testing.assert_allclose(slope, expected, rtol=1e-5, atol=1e-7, err_msg=variable.path)
+
+
+def assert_layer_equals_reference(layer, inputs, reference, call=None, *others, seed=0):
+    """A layer in float64 agrees with a reference, and its gradients with its finite differences.
+
+    `reference(*inputs)` computes what `call(*inputs)`, else the layer, returns, from the layer's
+    weights and those of `others`. Weights get random values first.
+    """
+    random = np.random.default_rng(seed)
+    call = call or layer
+    tensors = [tf.constant(array) for array in inputs]
+    call(*tensors)
+    variables = [v for each in (layer, *others) for v in each.trainable_variables]
+    for variable in variables:
+        variable.assign(random.normal(size=variable.shape))
+    values = [variable.value for variable in variables]
+    with tf.GradientTape() as tape:
+        tape.watch([*tensors, *values])
+        result = call(*tensors)
+        factors = random.normal(size=result.shape)
+        loss = tf.reduce_sum(result * factors)
+    np.testing.assert_allclose(result, reference(*inputs), rtol=1e-9, atol=1e-12)
+    slopes = tape.gradient(loss, [*tensors, *values], unconnected_gradients="zero")
+    step = 1e-6
+
+    def total(arrays):
+        return np.sum(reference(*arrays) * factors)
+
+    for place, array in enumerate(inputs):
+        way = random.normal(size=array.shape)
+        ends = [
+            total([*inputs[:place], array + sign * way, *inputs[place + 1 :]])
+            for sign in (step, -step)
+        ]
+        expected = (ends[0] - ends[1]) / (2 * step)
+        slope = np.sum(slopes[place] * way)
+        np.testing.assert_allclose(slope, expected, rtol=1e-5, atol=1e-7, err_msg=f"input {place}")
+    for variable, gradient in zip(variables, slopes[len(inputs) :], strict=True):
+        before = variable.numpy()
+        way = random.normal(size=before.shape)
+        ends = []
+        for sign in (step, -step):
+            variable.assign(before + sign * way)
+            ends.append(total(inputs))
+        variable.assign(before)
+        expected = (ends[0] - ends[1]) / (2 * step)
+        slope = np.sum(tf.convert_to_tensor(gradient) * way)
+        np.testing.assert_allclose(slope, expected, rtol=1e-5, atol=1e-7, err_msg=variable.path)

@@ -3,8 +3,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from models.layers.attention import ActivationUnit, AttentionPooling, DotScorer, ScaledDotScorer
+from models.layers.attention import ActivationUnit, AttentionPooling
 from models.layers.masking import length_mask
+from models.layers.scorers import DotScorer, ScaledDotScorer
 from tests.models.examples import reference_function, reference_layers
 from tests.reference import din as reference
 from tests.reference.mlp import Layer
