@@ -23,7 +23,7 @@ import tensorflow as tf
 
 from features.schema import Categorical, Channel, FeatureSchema, History, Numeric, Table
 from models.optimizers import RowAdam
-from models.registry import MODELS, build
+from models.registry import MODELS, build, check
 from pipeline.batches import add_places, trim_lists
 from pipeline.train_step import TrainStep
 
@@ -80,9 +80,11 @@ def make_batch(schema: FeatureSchema, size: int, rng: np.random.Generator) -> di
 def measure(kind: str, rows: int, batch_size: int, steps: int, xla: bool) -> None:
     """Print the time of a step of one model at one table size."""
     keras.utils.set_random_seed(1)
-    schema = (beh_schema if kind in ("din", "base") else tab_schema)(rows)
+    config = MODELS[kind].config()
+    of_histories = kind == "base" or check(kind, tab_schema(rows), config)
+    schema = (beh_schema if of_histories else tab_schema)(rows)
     optimizer = RowAdam()
-    model = build(kind, schema, MODELS[kind].config(), tuple(optimizer.slot_values))
+    model = build(kind, schema, config, tuple(optimizer.slot_values))
     rng = np.random.default_rng(1)
     batches = [make_batch(schema, batch_size, rng) for _ in range(8)]
     model.build_from({k: tf.constant(v[:2]) for k, v in batches[0].items()})

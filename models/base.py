@@ -115,6 +115,55 @@ def places_key(history: str) -> str:
     return f"{history}_places"
 
 
+def compared(history: History, embedded: Tensors) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the candidate v_A (batch, dim) and the events (batch, items, events' dim).
+
+    v_A puts side by side the candidate's embeddings that the history's channels repeat, an event
+    all its channels: those that repeat something first and in the order of v_A, then the rest.
+    """
+    channels = sorted(history.channels, key=lambda channel: channel.target is None)
+    targets = [channel.target for channel in channels if channel.target]
+    query = tf.concat([embedded[target] for target in targets], axis=-1)
+    return query, tf.concat([embedded[channel.name] for channel in channels], axis=-1)
+
+
+def identifying_channel(schema: FeatureSchema, history: History) -> str:
+    """Return the channel whose id tells events apart: that of the largest table the candidate has.
+
+    Of equal tables it is the first.
+    """
+    rows = {table.name: table.rows for table in schema.tables}
+    targeted = [channel for channel in history.channels if channel.target]
+    return max(targeted, key=lambda channel: rows[channel.table]).name
+
+
+def problems_of_targets(kind: str, schema: FeatureSchema) -> list[str]:
+    """Return what keeps a model from comparing events with the candidate; empty if nothing does.
+
+    Args:
+        kind: Of the model, for the words.
+        schema: Its features.
+    """
+    if not schema.histories:
+        return [f"{kind} needs a history feature and there is none; declare one or use base"]
+    candidate = {feature.name for feature in schema.categorical}
+    problems = []
+    for history in schema.histories:
+        targets = [channel.target for channel in history.channels if channel.target]
+        if not targets:
+            problems.append(
+                f"history `{history.name}`: no channel has a `target:`, so {kind} has nothing of "
+                "the candidate to compare its events with; set one or use base"
+            )
+        problems += [
+            f"history `{history.name}`: its target `{target}` is not among the model's "
+            "categorical features; add it to `features:` or use base"
+            for target in targets
+            if target not in candidate
+        ]
+    return problems
+
+
 class BaseConfig(EmbeddingMLPConfig):
     """Options of `Base`."""
 

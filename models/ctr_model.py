@@ -128,6 +128,10 @@ class CTRModel(keras.Model):
         """Return the weight of every event by history, float (batch, items); 0 at padding."""
         return {}
 
+    def head_weights(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return the same by head, float (batch, heads, items); none for a model without heads."""
+        return {}
+
     def build_from(self, batch: Tensors) -> None:
         """Create all weights by one call on a batch; Keras builds layers on first use."""
         self(batch, training=False)

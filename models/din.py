@@ -6,7 +6,14 @@ import tensorflow as tf
 from pydantic import Field
 
 from features.schema import FeatureSchema, History
-from models.base import EmbeddingMLP, EmbeddingMLPConfig, history_mask, places_key
+from models.base import (
+    EmbeddingMLP,
+    EmbeddingMLPConfig,
+    compared,
+    history_mask,
+    places_key,
+    problems_of_targets,
+)
 from models.ctr_model import Tensors
 from models.layers.activations import Activation
 from models.layers.attention import ActivationUnit, AttentionPooling, Normalisation
@@ -43,7 +50,7 @@ class DIN(EmbeddingMLP):
         Zhou et al., Deep Interest Network for Click-Through Rate Prediction, KDD 2018, §4.3,
         Eq. 3; weights are not normalised, so that their sum says how strong an interest is.
     Differs from the paper: see `ActivationUnit`; mini-batch aware regularisation (§5.1) is the
-        row optimiser's.
+        training's: `train.table_l2` with `train.table_l2_by_count`.
     """
 
     symbols: ClassVar[Mapping[str, str]] = {
@@ -72,30 +79,14 @@ class DIN(EmbeddingMLP):
     @staticmethod
     def problems(schema: FeatureSchema, config: EmbeddingMLPConfig) -> list[str]:
         """Return what does not fit, in plain words; empty if all does."""
-        if not schema.histories:
-            return ["din needs a history feature and there is none; declare one or use base"]
-        candidate = {feature.name for feature in schema.categorical}
-        problems = []
-        for history in schema.histories:
-            targets = [channel.target for channel in history.channels if channel.target]
-            if not targets:
-                problems.append(
-                    f"history `{history.name}`: no channel has a `target:`, so din has nothing of "
-                    "the candidate to compare its events with; set one or use base"
-                )
-            problems += [
-                f"history `{history.name}`: its target `{target}` is not among the model's "
-                "categorical features; add it to `features:` or use base"
-                for target in targets
-                if target not in candidate
-            ]
-        return problems
+        return problems_of_targets("din", schema)
 
     def history_vector(
         self, history: History, embedded: Tensors, batch: Tensors, training: bool
     ) -> tf.Tensor:
         """Return v_U(A) of the history."""
-        query, events, mask = self._compared(history, embedded, batch)
+        query, events = compared(history, embedded)
+        mask = history_mask(history, batch)
         places = batch.get(places_key(history.name))
         return self.pools[history.name](query, events, mask, places=places, training=training)
 
@@ -104,18 +95,8 @@ class DIN(EmbeddingMLP):
         embedded = self.embeddings(batch)
         weights = {}
         for history in self.schema.histories:
-            query, events, mask = self._compared(history, embedded, batch)
+            query, events = compared(history, embedded)
             _, weights[history.name] = self.pools[history.name](
-                query, events, mask, return_weights=True
+                query, events, history_mask(history, batch), return_weights=True
             )
         return weights
-
-    def _compared(
-        self, history: History, embedded: Tensors, batch: Tensors
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Return v_A (batch, dim), the events (batch, items, keys' dim) and their mask."""
-        channels = sorted(history.channels, key=lambda channel: channel.target is None)
-        targets = [channel.target for channel in channels if channel.target]
-        query = tf.concat([embedded[target] for target in targets], axis=-1)
-        events = tf.concat([embedded[channel.name] for channel in channels], axis=-1)
-        return query, events, history_mask(history, batch)

@@ -9,9 +9,11 @@ from features.schema import FeatureSchema
 from models.afm import AFM, AFMConfig
 from models.autoint import AutoInt, AutoIntConfig
 from models.base import Base, BaseConfig
+from models.bst import BST, BSTConfig
 from models.ctr_model import CTRModel, ModelConfig
 from models.dcn import DCN, DCNConfig
 from models.deepfm import DeepFM, DeepFMConfig
+from models.dien import DIEN, DIENConfig
 from models.din import DIN, DINConfig
 from models.ffm import FFM, FFMConfig
 from models.finalmlp import FinalMLP, FinalMLPConfig
@@ -20,6 +22,8 @@ from models.fmfm import FmFM, FmFMConfig
 from models.fwfm import FwFM, FwFMConfig
 from models.lr import LR, LRConfig
 from models.nfm import NFM, NFMConfig
+from models.sasrec import SASRec, SASRecConfig
+from models.transformer import Transformer, TransformerConfig
 from models.wide_deep import WideDeep, WideDeepConfig
 from models.xdeepfm import XDeepFM, XDeepFMConfig
 
@@ -67,6 +71,24 @@ MODELS = {
     ),
     "din": ModelEntry(
         DINConfig, DIN, "histories weighted by their fit to the candidate", "Zhou et al. 2018"
+    ),
+    "dien": ModelEntry(
+        DIENConfig, DIEN, "interests that evolve along a history, GRU, AUGRU", "Zhou et al. 2019"
+    ),
+    "bst": ModelEntry(
+        BSTConfig, BST, "events and candidate attend to each other", "Chen et al. 2019"
+    ),
+    "transformer": ModelEntry(
+        TransformerConfig,
+        Transformer,
+        "an encoded history, decoded by the candidate's features",
+        "Vaswani et al. 2017",
+    ),
+    "sasrec": ModelEntry(
+        SASRecConfig,
+        SASRec,
+        "a causally encoded history meets the candidate",
+        "Kang & McAuley 2018",
     ),
 }
 

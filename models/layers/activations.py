@@ -7,7 +7,7 @@ from typing import Literal
 import keras
 import tensorflow as tf
 
-Activation = Literal["relu", "prelu", "dice", "sigmoid", "tanh"]
+Activation = Literal["relu", "leaky_relu", "prelu", "dice", "sigmoid", "tanh"]
 
 
 def activation_layer(name: Activation) -> "ActivationLayer":
@@ -42,7 +42,7 @@ class Elementwise(ActivationLayer):
     """An activation without weights; mask and training change nothing.
 
     Args:
-        function: Its Keras name, such as "relu".
+        function: Its Keras name, such as "relu"; "leaky_relu" has the slope 0.2 below zero.
     """
 
     def __init__(self, function: str) -> None:

@@ -63,6 +63,52 @@ def parts(model, batch, row):
     return Row(linear, values[:, None] * rows, numbers)
 
 
+class EmbeddedRow:
+    """One row of a batch as an `EmbeddingMLP` takes it, vectors looked up by hand."""
+
+    def __init__(self, model, batch, row):
+        self.model, self.batch, self.row = model, batch, row
+        self.tables = {
+            table.name: model.embeddings.table_weights(table).numpy()
+            for table in model.embeddings.tables
+        }
+
+    def vectors(self, key, table, length=None):
+        ids = self.batch[key][self.row].numpy()
+        return self.tables[table][ids if length is None else ids[:length]]
+
+    def length(self, feature):
+        return int(self.batch[f"{feature.name}_length"][self.row])
+
+    def query(self, history):
+        """What the history's channels repeat of the candidate."""
+        return np.concatenate(
+            [self.vectors(c.target, c.table) for c in history.channels if c.target]
+        )
+
+    def events(self, history, channels=None):
+        """Its real events; channels in the order of `query`, then the rest, if none are given."""
+        channels = channels or sorted(history.channels, key=lambda c: c.target is None)
+        length = self.length(history)
+        return np.concatenate([self.vectors(c.name, c.table, length) for c in channels], axis=1)
+
+    def plain_parts(self):
+        """Everything before the histories."""
+        parts = [self.vectors(f.name, f.table) for f in self.model.schema.categorical]
+        for feature in self.model.schema.lists:
+            length = self.length(feature)
+            weights = np.ones(length)
+            if feature.weighted:
+                weights = (
+                    self.batch[f"{feature.name}_weight"][self.row, :length].numpy().astype(float)
+                )
+            parts.append(pool(self.vectors(feature.name, feature.table, length), weights, "mean"))
+        return parts
+
+    def numbers(self):
+        return np.array([float(self.batch[f.name][self.row]) for f in self.model.schema.numeric])
+
+
 def assert_equals_reference(model, batch, reference, seed=0):
     """A model in float64 agrees with a reference, and its gradients with its finite differences.
 

@@ -17,7 +17,7 @@ from features.schema import (
     length_key,
     weight_key,
 )
-from models.layers.activations import Dice, PReLU
+from models.layers.activations import Dice, Elementwise, PReLU
 from models.registry import MODELS, build, check, entry
 from tests.reference import mlp as reference
 
@@ -56,6 +56,8 @@ SCHEMA = FeatureSchema(
 WITHOUT_HISTORIES = SCHEMA.select(
     tuple(feature.name for feature in SCHEMA.features if feature.kind != "history")
 )
+
+LEAKY_SLOPE = float(np.float32(0.2))  # TensorFlow keeps it in single precision
 
 
 def make(kind, seed=1, **options):
@@ -170,6 +172,8 @@ def reference_function(activation):
         case PReLU():
             alpha = activation.alpha.numpy()
             return lambda s: np.where(s > 0, s, alpha * s)
+        case Elementwise(function=keras.activations.leaky_relu):
+            return lambda s: np.where(s > 0, s, LEAKY_SLOPE * s)
         case _:
             return lambda s: np.maximum(s, 0)
 
@@ -197,6 +201,11 @@ _OPTIONS = {
                  {"numeric_input": "fields", "second_gate_features": ("tags",)}],
     "base": [{}, {"hidden_units": (3,), "activation": "relu"}, {"hidden_units": ()}],
     "din": [{}, {"attention_units": (3,)}, {"attention_activation": "relu", "embedding_dim": 2}],
+    "dien": [{}, {"evolution": "agru", "embedding_dim": 3}, {"evolution": "aigru"}],
+    "bst": [{}, {"transformer_layers": 2, "num_heads": 3, "feed_forward_units": 5}],
+    "transformer": [{}, {"order": "pre", "positions": "learned", "causal": True, "num_heads": 3},
+                    {"positions": "none", "encoder_layers": 1, "embedding_dim": 3}],
+    "sasrec": [{}, {"encoder_layers": 1, "num_heads": 3, "embedding_dim": 5}],
 }  # fmt: skip
 STRUCTURES = [(kind, options) for kind in MODELS for options in _OPTIONS[kind]]
 """Every kind with the options that decide what it is made of."""

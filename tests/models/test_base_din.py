@@ -5,6 +5,7 @@ import pytest
 from features.schema import Categorical, Channel, FeatureSchema, History, Table
 from models.base import BaseConfig
 from models.din import DIN, DINConfig
+from tests.models.against_reference import EmbeddedRow
 from tests.models.examples import (
     SCHEMA,
     WITHOUT_HISTORIES,
@@ -22,42 +23,6 @@ SMALL = {"embedding_dim": 3, "hidden_units": (7, 4)}
 ROWS = 9
 
 
-class Row:
-    """One row of a batch as vectors looked up by hand."""
-
-    def __init__(self, model, batch, row):
-        self.model, self.batch, self.row = model, batch, row
-        self.tables = {
-            table.name: model.embeddings.table_weights(table).numpy()
-            for table in model.embeddings.tables
-        }
-
-    def vectors(self, key, table, length=None):
-        ids = self.batch[key][self.row].numpy()
-        return self.tables[table][ids if length is None else ids[:length]]
-
-    def length(self, feature):
-        return int(self.batch[f"{feature.name}_length"][self.row])
-
-    def events(self, history, channels):
-        length = self.length(history)
-        return np.concatenate([self.vectors(c.name, c.table, length) for c in channels], axis=1)
-
-    def plain_parts(self):
-        """Everything before the histories."""
-        parts = [self.vectors(f.name, f.table) for f in SCHEMA.categorical]
-        for feature in SCHEMA.lists:
-            length = self.length(feature)
-            weights = np.ones(length)
-            if feature.weighted:
-                weights = self.batch[f"{feature.name}_weight"][self.row, :length].numpy()
-            parts.append(pool(self.vectors(feature.name, feature.table, length), weights, "mean"))
-        return parts
-
-    def numbers(self):
-        return np.array([self.batch[f.name][self.row] for f in SCHEMA.numeric])
-
-
 @pytest.mark.parametrize("history_pooling", ["sum", "mean"])
 @pytest.mark.parametrize("activation", ["dice", "prelu", "relu"])
 def test_base_equals_the_reference(history_pooling, activation):
@@ -67,7 +32,7 @@ def test_base_equals_the_reference(history_pooling, activation):
     layers = reference_layers(model.mlp)
     expected = []
     for i in range(ROWS):
-        row = Row(model, batch, i)
+        row = EmbeddedRow(model, batch, i)
         histories = [
             pool(row.events(h, h.channels), np.ones(row.length(h)), history_pooling)
             for h in SCHEMA.histories
@@ -85,7 +50,7 @@ def test_din_equals_the_reference(normalisation):
     weights = model.event_weights(batch)
     expected = []
     for i in range(ROWS):
-        row = Row(model, batch, i)
+        row = EmbeddedRow(model, batch, i)
         histories = []
         for history in SCHEMA.histories:
             compared = [c for c in history.channels if c.target]

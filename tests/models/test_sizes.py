@@ -68,8 +68,10 @@ def letters(kind, schema, config):
                     context or dim, config.gate_hidden_units or (), config, x, "relu", False
                 )
             found["H"] = config.num_heads
-        case "base" | "din":
+        case "base" | "din" | "dien":
             found["I"] = dim * (ids + sum(channels.values())) + numbers
+        case "bst" | "transformer" | "sasrec":
+            found |= letters_of_transformers(kind, schema, config)
     if kind == "din":
         found["U"] = sum(
             mlp(
@@ -80,6 +82,47 @@ def letters(kind, schema, config):
             )
             for h in schema.histories
         )
+    targets = {h.name: sum(c.target is not None for c in h.channels) for h in schema.histories}
+    if kind == "dien":
+        evolving = 2 if config.evolution == "agru" else 3
+        found["G"] = sum(
+            (2 * (e := dim * channels[name]) + 1) * (3 + evolving) * e + dim * targets[name] * e
+            for name in channels
+        )
+    return found
+
+
+def block(e, heads, units, attentions=1):
+    """Weights of a transformer's block of tokens of width e."""
+    attention = 4 * e * heads * -(-e // heads)
+    return attentions * (attention + 2 * e) + 2 * e * units + units + 3 * e
+
+
+def letters_of_transformers(kind, schema, config):
+    """Letters of the kinds whose histories are encoded by transformers."""
+    k, options = config.embedding_dim, (config.num_heads, config.feed_forward_units)
+    found = dict.fromkeys("EVB", 0)
+    found["I"] = k * (len(schema.categorical) + len(schema.lists)) + len(schema.numeric)
+    for history in schema.histories:
+        e = k * len(history.channels)
+        targets = sum(channel.target is not None for channel in history.channels)
+        match kind:
+            case "bst":
+                e += k
+                found["B"] += config.transformer_layers * block(e, *options)
+                found["B"] += k * (len(history.channels) - targets + history.max_items + 1)
+                found["I"] += 2 * e
+            case "transformer":
+                last = 2 * e * (config.order == "pre")
+                found["E"] += config.encoder_layers * block(e, *options) + last
+                found["E"] += history.max_items * e * (config.positions == "learned")
+                found["V"] += config.decoder_layers * block(e, *options, attentions=2) + last
+                found["V"] += targets * (k + 1) * e
+                found["I"] += targets * e
+            case "sasrec":
+                found["E"] += config.encoder_layers * block(e, *options) + 2 * e
+                found["E"] += history.max_items * e
+                found["I"] += e
     return found
 
 

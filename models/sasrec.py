@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import tensorflow as tf
+from pydantic import Field
+
+from features.schema import FeatureSchema, History, length_key
+from models.base import (
+    EmbeddingMLP,
+    EmbeddingMLPConfig,
+    compared,
+    history_mask,
+    problems_of_targets,
+)
+from models.ctr_model import Tensors
+from models.layers.positions import RecencyEncoding, recency_ranks
+from models.layers.transformer import Encoder
+from models.layers.transformer_parts import BlockOptions
+
+
+class SASRecConfig(EmbeddingMLPConfig):
+    """Options of `SASRec`."""
+
+    encoder_layers: int = Field(2, ge=1, description="Number of self-attention blocks.")
+    num_heads: int = Field(1, ge=1, description="Heads of each self-attention.")
+    feed_forward_units: int = Field(
+        64, ge=1, description="Width inside each block's feed-forward part."
+    )
+    dropout_rate: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Share dropped in training of attention weights, of what each part of a "
+        "block adds, and of hidden values.",
+    )
+
+
+class SASRec(EmbeddingMLP):
+    """Self-attentive sequential recommendation: what the newest event has seen meets the candidate.
+
+    F = Encoder(e_t + p_{rank of t}), causal;
+    ŷ = MLP([categorical embeddings; pooled lists; F_T; numbers]) + Σ F_T · v_A
+
+    e_t puts all channels of event t side by side: those that repeat something of the candidate
+    first, in the order of its embeddings v_A, which meet as many numbers of F_T. The sum is over
+    histories; of an empty one F_T is zero. Every history has an encoder of its own.
+
+    Args, call arguments and returns: see `EmbeddingMLP`.
+
+    References:
+        Kang & McAuley, Self-Attentive Sequential Recommendation, ICDM 2018, §III-A (learned
+        positions), §III-B, Eq. 2 to 4 (causal attention, feed-forward), §III-C (blocks with
+        normalisation before each part), §III-D, Eq. 6 (F_T · v_A).
+    Differs from the paper: it is one score of a row, trained on clicks, with an MLP of the other
+        features beside F_T · v_A; places count from the newest event, as they do in the paper's
+        sequences, which are padded in front; a last normalisation as in the authors' code;
+        feed-forward parts as wide as told, not as events. Dropout is off by default (the paper:
+        0.2 or 0.5).
+    """
+
+    symbols: ClassVar[Mapping[str, str]] = {
+        **EmbeddingMLP.symbols,
+        "E": "weights of each history's encoder: layers of 4 e h ⌈e / h⌉ of h heads, 2 e u + u + e "
+        "of u feed-forward units, and 4 e of normalisations; e for each of max_items; 2 e; e "
+        "numbers of an event: k per channel",
+    }
+
+    def __init__(
+        self, schema: FeatureSchema, config: SASRecConfig, slot_values: Sequence[float] = ()
+    ) -> None:
+        super().__init__(schema, config, slot_values)
+        options = BlockOptions(
+            config.num_heads, config.feed_forward_units, "pre", dropout_rate=config.dropout_rate
+        )
+        self.positions = {
+            h.name: RecencyEncoding(
+                len(h.channels) * config.embedding_dim,
+                "learned",
+                h.max_items,
+                config.initial_stddev,
+            )
+            for h in self.schema.histories
+        }
+        self.encoders = {
+            h.name: Encoder(config.encoder_layers, options, causal=True)
+            for h in self.schema.histories
+        }
+
+    @staticmethod
+    def parameter_formula(config: SASRecConfig) -> str:
+        """Return the number of weights as a formula; see `CTRModel.parameter_formula`."""
+        return f"{EmbeddingMLP.parameter_formula(config)} + E"
+
+    @staticmethod
+    def problems(schema: FeatureSchema, config: EmbeddingMLPConfig) -> list[str]:
+        """Return what does not fit, in plain words; empty if all does."""
+        return problems_of_targets("sasrec", schema)
+
+    def logits(self, embedded: Tensors, batch: Tensors, training: bool) -> tf.Tensor:
+        """Compute logits (batch,); see `CTRModel.logits`."""
+        # F_T is handed on beside the looked-up rows, for `history_vector`
+        extended = {**embedded, **self._newest(embedded, batch, training)}
+        deep = super().logits(extended, batch, training)
+        return deep + tf.cast(self._matches(extended), deep.dtype)
+
+    def terms(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return the MLP's output and Σ F_T · v_A, "match"; see `CTRModel.terms`."""
+        embedded = self.embeddings(batch)
+        match = self._matches({**embedded, **self._newest(embedded, batch, training=False)})
+        return {"mlp": self(batch, training=False) - match, "match": match}
+
+    def history_vector(
+        self, history: History, embedded: Tensors, batch: Tensors, training: bool
+    ) -> tf.Tensor:
+        """Return F_T of the history."""
+        return embedded[_key(history)]
+
+    def head_weights(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return the newest event's attention to every event in the last block, by head."""
+        embedded = self.embeddings(batch)
+        return {h.name: self._encoded(h, embedded, batch)[1] for h in self.schema.histories}
+
+    def event_weights(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return the mean over heads of `head_weights`, float (batch, items)."""
+        return {name: tf.reduce_mean(w, axis=1) for name, w in self.head_weights(batch).items()}
+
+    def _newest(self, embedded: Tensors, batch: Tensors, training: bool) -> dict[str, tf.Tensor]:
+        """Return F_T of every history by `_key`."""
+        return {
+            _key(h): self._encoded(h, embedded, batch, training)[0] for h in self.schema.histories
+        }
+
+    def _matches(self, embedded: Tensors) -> tf.Tensor:
+        """Return Σ F_T · v_A over histories, (batch,), of rows with F_T by history."""
+        matches = []
+        for history in self.schema.histories:
+            query, _ = compared(history, embedded)
+            newest = tf.cast(embedded[_key(history)], query.dtype)[:, : query.shape[-1]]
+            matches.append(tf.reduce_sum(newest * query, axis=-1))
+        return tf.add_n(matches)
+
+    def _encoded(
+        self, history: History, embedded: Tensors, batch: Tensors, training: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return F_T (batch, e) and its attention to events (batch, heads, items)."""
+        _, events = compared(history, embedded)
+        mask = history_mask(history, batch)
+        positions = self.positions[history.name](recency_ranks(mask))
+        tokens = events + tf.cast(positions, events.dtype)
+        encoded, weights = self.encoders[history.name](tokens, mask, training=training)
+        lengths = batch[length_key(history.name)]
+        last = tf.maximum(lengths - 1, 0)
+        newest = tf.gather(encoded, last, batch_dims=1)
+        newest = tf.where((lengths > 0)[:, tf.newaxis], newest, 0.0)
+        attention = tf.gather(tf.transpose(weights, (0, 2, 1, 3)), last, batch_dims=1)
+        return newest, attention
+
+
+def _key(history: History) -> str:
+    """Return a key that no column has."""
+    return f"newest of {history.name}"

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal
+
+import keras
+import tensorflow as tf
+from pydantic import Field
+
+from features.schema import FeatureSchema, History
+from models.base import (
+    EmbeddingMLP,
+    EmbeddingMLPConfig,
+    compared,
+    history_mask,
+    problems_of_targets,
+)
+from models.ctr_model import Tensors
+from models.layers.positions import RecencyEncoding, recency_ranks
+from models.layers.scorers import Shape, heads_initializer
+from models.layers.transformer import Decoder, Encoder
+from models.layers.transformer_parts import BlockOptions, Order
+
+
+class TransformerConfig(EmbeddingMLPConfig):
+    """Options of `Transformer`."""
+
+    encoder_layers: int = Field(2, ge=1, description="Number of encoder layers.")
+    decoder_layers: int = Field(2, ge=1, description="Number of decoder layers.")
+    num_heads: int = Field(8, ge=1, description="Heads of each attention.")
+    feed_forward_units: int = Field(
+        64, ge=1, description="Width inside each layer's feed-forward part."
+    )
+    order: Order = Field(
+        "post", description="Whether parts of a layer are normalised after or before they act."
+    )
+    positions: Literal["sinusoidal", "learned", "none"] = Field(
+        "sinusoidal", description="How an event's recency rank enters; with none, order is unseen."
+    )
+    causal: bool = Field(
+        False, description="Whether events look at themselves and earlier ones only."
+    )
+    dropout_rate: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Share dropped in training of attention weights, of what each part of a "
+        "layer adds, and of hidden values.",
+    )
+
+
+class Transformer(EmbeddingMLP):
+    """Transformer: the history is encoded, and the candidate's features decode it.
+
+    X = √e [e_1; …; e_T] + positions;    Z = Encoder(X);
+    y_i = v_i W_i + b_i of the candidate's feature i;    Y = Decoder(y_1 … y_n, Z);
+    ŷ = MLP([categorical embeddings; pooled lists; Y_1; …; Y_n; numbers])
+
+    e_t puts all channels of event t side by side, e numbers; v_i is the embedding of the i-th of
+    the n features of the candidate that they repeat. Y_i sees y_1 … y_i and all of Z. Every
+    history has a transformer of its own.
+
+    Args, call arguments and returns: see `EmbeddingMLP`.
+
+    References:
+        Vaswani et al., Attention Is All You Need, NIPS 2017, §3; order "pre": Xiong et al., On
+        Layer Normalization in the Transformer Architecture, ICML 2020.
+    Differs from the paper: the decoder's tokens are features of the candidate, whose embeddings a
+        matrix each makes as wide as events, in place of shifted outputs; places count from the
+        newest event. Two layers for six, 64 feed-forward units for 2048; dropout is off by default
+        (the paper: 0.1).
+    """
+
+    symbols: ClassVar[Mapping[str, str]] = {
+        **EmbeddingMLP.symbols,
+        "I": "inputs of the MLP: k for each categorical and list column, 1 per number, and n e for "
+        "each history; n features that its channels repeat, e numbers of an event: k per channel",
+        "E": "weights of each history's encoder: layers of 4 e h ⌈e / h⌉ of h heads, 2 e u + u + e "
+        "of u feed-forward units, and 4 e of normalisations; with learned positions e for each of "
+        "max_items; with order pre 2 e",
+        "V": "weights of each history's decoder: n (k + 1) e of its tokens; layers as the "
+        "encoder's, with twice the attention and 6 e of normalisations; with order pre 2 e",
+    }
+
+    def __init__(
+        self, schema: FeatureSchema, config: TransformerConfig, slot_values: Sequence[float] = ()
+    ) -> None:
+        super().__init__(schema, config, slot_values)
+        options = BlockOptions(
+            config.num_heads,
+            config.feed_forward_units,
+            config.order,
+            dropout_rate=config.dropout_rate,
+        )
+        names = [history.name for history in self.schema.histories]
+        self.positions = {
+            h.name: RecencyEncoding(
+                len(h.channels) * config.embedding_dim, config.positions, h.max_items
+            )
+            for h in self.schema.histories
+            if config.positions != "none"
+        }
+        self.encoders = {
+            name: Encoder(config.encoder_layers, options, config.causal) for name in names
+        }
+        self.targets = {
+            h.name: TargetTokens(len(_targets(h)), len(h.channels) * config.embedding_dim)
+            for h in self.schema.histories
+        }
+        self.decoders = {name: Decoder(config.decoder_layers, options) for name in names}
+
+    @staticmethod
+    def parameter_formula(config: TransformerConfig) -> str:
+        """Return the number of weights as a formula; see `CTRModel.parameter_formula`."""
+        return f"{EmbeddingMLP.parameter_formula(config)} + E + V"
+
+    @staticmethod
+    def problems(schema: FeatureSchema, config: EmbeddingMLPConfig) -> list[str]:
+        """Return what does not fit, in plain words; empty if all does."""
+        return problems_of_targets("transformer", schema)
+
+    def history_vector(
+        self, history: History, embedded: Tensors, batch: Tensors, training: bool
+    ) -> tf.Tensor:
+        """Return Y_1 … Y_n side by side."""
+        decoded, _ = self._decoded(history, embedded, batch, training)
+        return tf.reshape(decoded, (-1, decoded.shape[1] * decoded.shape[2]))
+
+    def head_weights(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return the last decoder layer's attention to every event, by head.
+
+        It is the mean over the candidate's features, float (batch, heads, items).
+        """
+        embedded = self.embeddings(batch)
+        return {
+            h.name: tf.reduce_mean(self._decoded(h, embedded, batch)[1], axis=2)
+            for h in self.schema.histories
+        }
+
+    def event_weights(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return the mean over heads of `head_weights`, float (batch, items)."""
+        return {name: tf.reduce_mean(w, axis=1) for name, w in self.head_weights(batch).items()}
+
+    def _decoded(
+        self, history: History, embedded: Tensors, batch: Tensors, training: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return Y (batch, n, e) and its attention to events (batch, heads, n, items)."""
+        _, events = compared(history, embedded)
+        mask = history_mask(history, batch)
+        tokens = events * events.shape[-1] ** 0.5
+        if history.name in self.positions:
+            encoding = self.positions[history.name](recency_ranks(mask))
+            tokens += tf.cast(encoding, tokens.dtype)
+        encoded, _ = self.encoders[history.name](tokens, mask, training=training)
+        target = tf.stack([embedded[name] for name in _targets(history)], axis=1)
+        queries = self.targets[history.name](target)
+        return self.decoders[history.name](queries, encoded, mask, training=training)
+
+
+def _targets(history: History) -> list[str]:
+    """Return the candidate's features that the channels repeat."""
+    return [channel.target for channel in history.channels if channel.target]
+
+
+class TargetTokens(keras.layers.Layer):
+    """A token for each feature of the candidate: v_i W_i + b_i.
+
+    Args:
+        count: Number of features, n.
+        units: Width of a token.
+
+    Call arguments:
+        vectors: v, float (batch, n, dim).
+
+    Returns:
+        Float (batch, n, units).
+    """
+
+    def __init__(self, count: int, units: int) -> None:
+        super().__init__()
+        self.count = count
+        self.units = units
+
+    def build(self, vectors_shape: Shape) -> None:
+        """Create W and b of each feature."""
+        dim = vectors_shape[-1]
+        self.kernel = self.add_weight(
+            name="kernel",
+            shape=(self.count, dim, self.units),
+            initializer=heads_initializer(dim, 1, self.units),
+        )
+        self.bias = self.add_weight(
+            name="bias", shape=(self.count, self.units), initializer="zeros"
+        )
+
+    def call(self, vectors: tf.Tensor) -> tf.Tensor:
+        """Return the tokens; see the class."""
+        return tf.einsum("bnd,ndu->bnu", vectors, self.kernel) + self.bias

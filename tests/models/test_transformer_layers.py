@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from models.layers.masking import length_mask, masked_mean
+from models.layers.multi_head import MultiHeadAttention, causal_mask
+from models.layers.transformer import Decoder, Encoder
+from models.layers.transformer_parts import BlockOptions
+from tests.models.against_reference import assert_layer_equals_reference
+from tests.models.transformers import blocks_of, norm_of
+from tests.reference import transformer as reference
+
+RANDOM = np.random.default_rng(9)
+LENGTHS = np.array([0, 1, 3, 4], np.int32)
+MASK = length_mask(tf.constant(LENGTHS), 4)
+TOKENS = RANDOM.normal(size=(4, 4, 5))
+
+
+def real(encoded):
+    """What comes out at real items; padding means nothing."""
+    return tf.where(MASK[..., tf.newaxis], encoded, 0.0)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("order", ["pre", "post"])
+def test_encoder_equals_the_reference(order, causal, float64):
+    activation = "relu" if causal else "leaky_relu"
+    layer = Encoder(2, BlockOptions(3, 4, order, activation), causal)
+
+    def expected(tokens):
+        result = np.zeros_like(tokens)
+        for row, length in enumerate(LENGTHS):
+            result[row, :length], _ = reference.encode(
+                tokens[row, :length], blocks_of(layer), norm_of(layer.last_norm), causal
+            )
+        return result
+
+    assert_layer_equals_reference(
+        layer, (TOKENS,), expected, lambda tokens: real(layer(tokens, MASK)[0])
+    )
+    _, weights = layer(TOKENS, MASK)
+    for row, length in enumerate(LENGTHS):
+        _, expected = reference.encode(
+            TOKENS[row, :length], blocks_of(layer), norm_of(layer.last_norm), causal
+        )
+        for place, of_token in enumerate(expected):
+            seen = of_token.shape[1]
+            np.testing.assert_allclose(weights[row, :, place, :seen], of_token, rtol=1e-8)
+            assert not weights[row, :, place, seen:].numpy().any()
+
+
+@pytest.mark.parametrize("order", ["pre", "post"])
+def test_decoder_equals_the_reference(order, float64):
+    layer = Decoder(2, BlockOptions(2, 3, order))
+
+    def expected(tokens, encoded):
+        return np.array(
+            [
+                reference.decode(x, z[:n], blocks_of(layer), norm_of(layer.last_norm))[0]
+                for x, z, n in zip(tokens, encoded, LENGTHS, strict=True)
+            ]
+        )
+
+    assert_layer_equals_reference(
+        layer,
+        (RANDOM.normal(size=(4, 3, 5)), RANDOM.normal(size=(4, 4, 2))),
+        expected,
+        lambda tokens, encoded: layer(tokens, encoded, MASK)[0],
+    )
+
+
+def test_without_positions_order_changes_nothing_but_what_is_causal_sees_it(float64):
+    reverse = tf.reverse_sequence(tf.constant(TOKENS), LENGTHS, seq_axis=1, batch_axis=0)
+    for causal in (False, True):
+        layer = Encoder(1, BlockOptions(2, 3), causal)
+        means = [masked_mean(layer(tokens, MASK)[0], MASK) for tokens in (TOKENS, reverse)]
+        assert np.allclose(*means, rtol=1e-9) != causal
+
+
+def test_a_causal_encoder_does_not_see_what_comes_later(float64):
+    layer = Encoder(2, BlockOptions(2, 3, "pre"), causal=True)
+    changed = np.array(TOKENS)
+    changed[:, 2:, 0] += 1.0  # of all numbers alike, a normalisation would not see it
+    before, after = (layer(tokens, MASK)[0].numpy() for tokens in (TOKENS, changed))
+    np.testing.assert_array_equal(before[3, :2], after[3, :2])
+    assert not np.allclose(before[3, 2:], after[3, 2:])
+
+
+def test_mean_over_outputs_leaves_padding_out():
+    """SEQ-03: outputs 1 and 3, two places of padding."""
+    outputs = tf.constant([[[1.0], [3.0], [0.0], [0.0]]])
+    assert masked_mean(outputs, length_mask(tf.constant([2]), 4)).numpy().item() == 2.0
+
+
+def test_who_sees_nothing_gets_nothing():
+    layer = MultiHeadAttention(2, 3)
+    tokens = tf.constant(TOKENS, tf.float32)
+    outputs, weights = layer(tokens, tokens, MASK[:, tf.newaxis], return_weights=True)
+    assert not outputs[0].numpy().any()
+    np.testing.assert_allclose(tf.reduce_sum(weights[1:], axis=-1), np.ones((3, 2, 4)), rtol=1e-6)
+    assert causal_mask(2).numpy().tolist() == [[[True, False], [True, True]]]
