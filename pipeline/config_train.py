@@ -109,6 +109,12 @@ class TrainConfig(Section):
         description="λ of the penalty λ/2·|w|² on the embedding rows of a batch: one for all "
         "tables, or by table (the feature that owns it).",
     )
+    table_l2_by_count: bool = Field(
+        False,
+        description="Whether λ of a row is divided by the number of training rows that hold its "
+        "id, so that frequent ids are not pulled more often than rare ones (Zhou et al. 2018, "
+        "Eq. 6).",
+    )
     clip_norm: float | None = Field(
         None, gt=0, description="Largest global norm of all gradients, embedding rows included."
     )

@@ -19,6 +19,7 @@ from pipeline.config_train import Plateau
 from pipeline.errors import InputRejected, Terminated, TrainingDiverged
 from pipeline.metrics import evaluate
 from pipeline.optimizers import dense_optimizer, rate_factor, table_optimizer
+from pipeline.penalties import table_penalties
 from pipeline.progress import Bar
 from pipeline.runs import Run, Stage, build_stage, code_fingerprint, fingerprint_of, write_json
 from pipeline.score import Scorer, score_folder
@@ -93,7 +94,7 @@ class Trainer:
             self.model,
             row_optimizer,
             self.optimizer,
-            table_l2=self._table_l2(),
+            table_l2=table_penalties(self.config, self.schema, run.dataset / "train"),
             clip_norm=self.config.clip_norm,
             xla=self.config.xla,
         )
@@ -214,10 +215,6 @@ class Trainer:
         if state.evaluations_since_drop >= schedule.patience:
             state.plateau_factor = max(state.plateau_factor * schedule.factor, schedule.min_factor)
             state.evaluations_since_drop = 0
-
-    def _table_l2(self) -> dict[str, float]:
-        penalty, tables = self.config.table_l2, self.model.embeddings.tables
-        return penalty if isinstance(penalty, dict) else {t.name: penalty for t in tables}
 
     def _best_folder(self, step: int) -> Path:
         return self.folder / f"best-{step:012d}"

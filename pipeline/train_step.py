@@ -30,8 +30,8 @@ class TrainStep:
         model: Built on a batch, its embeddings with the row optimiser's slots.
         rows: Optimiser of the embedding rows.
         dense: Keras optimiser of everything else.
-        table_l2: λ of the penalty λ/2·|w|² on every distinct row of the batch, by table; tables
-            that are left out have none.
+        table_l2: λ of the penalty λ/2·|w|² on every distinct row of the batch, by table: one
+            number, or one for each row of the table; tables that are left out have none.
         clip_norm: Largest global norm over dense gradients and summed row gradients, or None.
         xla: Whether the dense part is compiled.
     """
@@ -41,15 +41,14 @@ class TrainStep:
         model: CTRModel,
         rows: RowOptimizer,
         dense: keras.optimizers.Optimizer,
-        table_l2: Mapping[str, float] | None = None,
+        table_l2: Mapping[str, float | np.ndarray] | None = None,
         clip_norm: float | None = None,
         xla: bool = True,
     ) -> None:
         self.model = model
         self.rows = rows
         self.dense = dense
-        given = table_l2 or {}
-        self.table_l2 = [given.get(table.name, 0.0) for table in model.embeddings.tables]
+        self.penalties = self._penalties(table_l2 or {})
         self.clip_norm = clip_norm
         self.dense.build(model.trainable_variables)
         self._dense_rate = float(dense.learning_rate)
@@ -114,10 +113,23 @@ class TrainStep:
     ) -> tf.Tensor:
         """Add the penalty's gradient; padding has none at all."""
         embeddings = self.model.embeddings
-        if any(self.table_l2):
-            penalties = tf.gather(tf.constant(self.table_l2), embeddings.table_of(ids))
+        if self.penalties is not None:
+            # a table has 2 rows or more, so that rows outnumber tables
+            by_table = self.penalties.shape[0] == len(embeddings.tables)
+            penalties = tf.gather(self.penalties, embeddings.table_of(ids) if by_table else ids)
             gradients += penalties[:, None] * packed[:, : embeddings.width]
         return tf.where(embeddings.is_padding(ids)[:, None], 0.0, gradients)
+
+    def _penalties(self, table_l2: Mapping[str, float | np.ndarray]) -> tf.Tensor | None:
+        """Return λ of every table, or of every row if any table's λ differ by row."""
+        tables = self.model.embeddings.tables
+        given = [table_l2.get(table.name, 0.0) for table in tables]
+        if not any(np.any(penalty) for penalty in given):
+            return None
+        if any(np.ndim(penalty) for penalty in given):
+            given = [np.broadcast_to(p, t.rows) for p, t in zip(given, tables, strict=True)]
+            return tf.constant(np.concatenate(given), tf.float32)
+        return tf.constant(given, tf.float32)
 
     def _sum_by_row(
         self, gradients: list[tf.Tensor], places: tf.Tensor, ids: tf.Tensor

@@ -164,6 +164,17 @@ def test_l2_pulls_each_distinct_row_of_its_table_once():
     np.testing.assert_array_equal(np.delete(found, [2, 9]), 2.0)
 
 
+def test_l2_by_row_is_that_of_the_row():
+    model = linear_model()
+    model.embeddings.packed.assign(np.full((11, 1), 2.0, np.float32))
+    counts = np.array([1, 1, 4, 5, 2, 1])
+    step = TrainStep(model, Sgd(), keras.optimizers.SGD(0.0), {"a": 0.8 / counts, "b": 0.3})
+    step(batch_of([2, 2, 3], [3, 3, 3], [0, 0, 0], [0, 1, 0], [0, 0, 0]), 1)
+    found = model.embeddings.packed.numpy()[:, 0]
+    np.testing.assert_allclose(found[[2, 3, 9]], [2 - 0.4, 2 - 0.32, 2 - 0.6], rtol=1e-6)
+    np.testing.assert_array_equal(np.delete(found, [2, 3, 9]), 2.0)
+
+
 def test_loss_is_the_weighted_mean():
     loss = weighted_log_loss(
         tf.constant([1.0, 0.0]), tf.constant([0.0, 2.0]), tf.constant([3.0, 1.0])
