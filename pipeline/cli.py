@@ -245,7 +245,10 @@ def synth(
     directory: Annotated[Path, typer.Argument(help="Folder to write to.")],
     task: Annotated[
         str,
-        typer.Option(help="Planted: clicks, pairs, field_aware, few_pairs, interest or key_value."),
+        typer.Option(
+            help="Planted: clicks, pairs, field_aware, few_pairs, interest, order, drift, "
+            "key_value, two_hop or long."
+        ),
     ] = "clicks",
     impressions: Annotated[
         int | None,

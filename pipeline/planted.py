@@ -10,7 +10,8 @@ from pipeline.config_file import explain, nearest
 from pipeline.errors import ConfigError
 from pipeline.planted_fields import FewPairs, FieldAware, Pairs
 from pipeline.planted_interests import Interest
-from pipeline.planted_memories import KeyValue
+from pipeline.planted_memories import KeyValue, TwoHop
+from pipeline.planted_sequences import Drift, Long, Order
 from pipeline.planted_task import PlantedTask, write_task
 from pipeline.synth import SynthConfig, write
 
@@ -18,7 +19,8 @@ CLICKS = "clicks"
 """Name of the log that is like a real one: users, items, histories, missing values."""
 _DEFAULT_IMPRESSIONS = 200_000
 TASKS: dict[str, type[PlantedTask]] = {
-    task.name: task for task in (Pairs, FieldAware, FewPairs, Interest, KeyValue)
+    task.name: task
+    for task in (Pairs, FieldAware, FewPairs, Interest, Order, Drift, KeyValue, TwoHop, Long)
 }
 
 

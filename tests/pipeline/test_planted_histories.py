@@ -45,6 +45,25 @@ def speaks_for(name: str, past: list[dict], candidate: dict) -> bool:
         case "key_value":
             (event,) = [event for event in past if event["item_id"] == candidate["item_id"]]
             return event["answer"] == "a00001"
+        case "order":
+            (place,) = [
+                i for i, event in enumerate(past) if event["category"] == candidate["category"]
+            ]
+            assert {event["category"] for event in past} == {f"c{i:05d}" for i in range(12)}
+            return place >= 6
+        case "drift":
+            like = [event for event in past if event["category"] == candidate["category"]]
+            good = [int(event["item_id"][1:]) % 4 < 2 for event in like]
+            assert sorted(good) == [False, True]
+            return good[-1]
+        case "two_hop":
+            facts = {event["item_id"]: event for event in past}
+            answers = [event["answer"] for event in past if event["answer"]]
+            assert sorted(answers) == ["a00000"] * 2 + ["a00001"] * 2
+            return facts[facts[candidate["item_id"]]["link"]]["answer"] == "a00001"
+        case "long":
+            assert candidate["category"] not in {event["category"] for event in past[-500:]}
+            return candidate["category"] in {event["category"] for event in past[:50]}
     raise ValueError(name)
 
 
