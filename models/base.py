@@ -60,11 +60,16 @@ class EmbeddingMLP(CTRModel):
         self.list_pooling = config.list_pooling
         self.embeddings = EmbeddingTables(
             self.schema,
-            config.embedding_dim,
+            self.row_width(config),
             keras.initializers.RandomNormal(stddev=config.initial_stddev),
             slot_values,
         )
         self.mlp = MLP.of(config, output_units=1)
+
+    @staticmethod
+    def row_width(config: Any) -> int:
+        """Return how many numbers a row of the tables holds: one embedding."""
+        return config.embedding_dim
 
     @staticmethod
     def parameter_formula(config: Any) -> str:
@@ -72,7 +77,7 @@ class EmbeddingMLP(CTRModel):
         return "R k + M(I)"
 
     @staticmethod
-    def problems(schema: FeatureSchema, config: EmbeddingMLPConfig) -> list[str]:
+    def problems(schema: FeatureSchema, config: Any) -> list[str]:
         """Return what does not fit, in plain words; empty if all does."""
         return [] if schema.features else ["there is no feature; name at least one in `features:`"]
 

@@ -21,6 +21,7 @@ from models.fm import FM, FMConfig
 from models.fmfm import FmFM, FmFMConfig
 from models.fwfm import FwFM, FwFMConfig
 from models.lr import LR, LRConfig
+from models.memn2n import MemN2N, MemN2NConfig
 from models.nfm import NFM, NFMConfig
 from models.sasrec import SASRec, SASRecConfig
 from models.transformer import Transformer, TransformerConfig
@@ -89,6 +90,9 @@ MODELS = {
         SASRec,
         "a causally encoded history meets the candidate",
         "Kang & McAuley 2018",
+    ),
+    "memn2n": ModelEntry(
+        MemN2NConfig, MemN2N, "several hops over the history", "Sukhbaatar et al. 2015"
     ),
 }
 

@@ -206,6 +206,12 @@ _OPTIONS = {
     "transformer": [{}, {"order": "pre", "positions": "learned", "causal": True, "num_heads": 3},
                     {"positions": "none", "encoder_layers": 1, "embedding_dim": 3}],
     "sasrec": [{}, {"encoder_layers": 1, "num_heads": 3, "embedding_dim": 5}],
+    "memn2n": [{}, {"num_hops": 1}, {"tying": "layer_wise", "embedding_dim": 3},
+               {"temporal_encoding": False}],
+    "kvmemnn": [{}, {"num_hops": 3, "key_columns": ("item",)}, {"key_hashing": "same_key"},
+                {"key_hashing": "simhash", "max_memories": 2}],
+    "dmn": [{}, {"memory_units": 3, "num_episodes": 1, "gate_units": 2}],
+    "memnn": [{}, {"num_slots": 3, "embedding_dim": 3}, {"temporal_encoding": False}],
 }  # fmt: skip
 STRUCTURES = [(kind, options) for kind in MODELS for options in _OPTIONS[kind]]
 """Every kind with the options that decide what it is made of."""

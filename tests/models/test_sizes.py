@@ -89,7 +89,7 @@ def letters(kind, schema, config):
             (2 * (e := dim * channels[name]) + 1) * (3 + evolving) * e + dim * targets[name] * e
             for name in channels
         )
-    return found
+    return found | memory_letters(kind, schema, config)
 
 
 def block(e, heads, units, attentions=1):
@@ -123,6 +123,33 @@ def letters_of_transformers(kind, schema, config):
                 found["E"] += config.encoder_layers * block(e, *options) + 2 * e
                 found["E"] += history.max_items * e
                 found["I"] += e
+    return found
+
+
+def memory_letters(kind, schema, config):
+    """The same for what memory networks alone have."""
+    numbers, ids = len(schema.numeric), len(schema.categorical) + len(schema.lists)
+    dim, histories = getattr(config, "embedding_dim", None), len(schema.histories)
+    channels = [channel for history in schema.histories for channel in history.channels]
+    places = sum(history.max_items for history in schema.histories)
+    found = {"H": histories}
+    match kind:
+        case "memn2n":
+            memories = config.num_hops + 1 if config.tying == "adjacent" else 2
+            sets = memories + (config.tying == "layer_wise")
+            found |= {"S": sets, "T": memories * places * dim}
+            found["I"] = dim * (sets * ids + histories) + numbers
+        case "kvmemnn":
+            found |= {"J": config.num_hops, "I": dim * (ids + histories) + numbers}
+        case "dmn":
+            asked = sum(channel.target is not None for channel in channels)
+            found |= {"U": config.memory_units, "G": config.gate_units}
+            found |= {"E": dim * len(channels), "Q": dim * asked}
+            found["I"] = dim * ids + config.memory_units * histories + numbers
+        case "memnn":
+            found |= {"T": dim * places, "I": dim * (3 * ids + histories) + numbers}
+        case _:
+            return {}
     return found
 
 
