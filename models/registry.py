@@ -20,6 +20,7 @@ from models.finalmlp import FinalMLP, FinalMLPConfig
 from models.fm import FM, FMConfig
 from models.fmfm import FmFM, FmFMConfig
 from models.fwfm import FwFM, FwFMConfig
+from models.kvmemnn import KVMemNN, KVMemNNConfig
 from models.lr import LR, LRConfig
 from models.memn2n import MemN2N, MemN2NConfig
 from models.nfm import NFM, NFMConfig
@@ -94,6 +95,13 @@ MODELS = {
     "memn2n": ModelEntry(
         MemN2NConfig, MemN2N, "several hops over the history", "Sukhbaatar et al. 2015"
     ),
+    "kvmemnn": ModelEntry(
+        KVMemNNConfig,
+        KVMemNN,
+        "compares keys of the history and reads values",
+        "Miller et al. 2016",
+    ),
+    "dmn": ModelEntry(DMNConfig, DMN, "goes through the history in episodes", "Kumar et al. 2016"),
 }
 
 
