@@ -98,7 +98,7 @@ def same_key(ids: Sequence[tf.Tensor], asked: Sequence[tf.Tensor]) -> tf.Tensor:
         Miller et al. 2016, §3.1, "Key Hashing": keys that share a word with the question.
     """
     matches = [
-        (events == question[:, tf.newaxis]) & (events > MISSING)
+        tf.equal(events, question[:, tf.newaxis]) & (events > MISSING)
         for events, question in zip(ids, asked, strict=True)
     ]
     return tf.reduce_any(tf.stack(matches), axis=0)
@@ -132,7 +132,7 @@ class SimHash:
 
     def matches(self, question: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
         """Return which keys (batch, items, dim) agree with the question (batch, dim), bool."""
-        differ = self.bits(keys) != self.bits(question)[:, tf.newaxis]
+        differ = tf.not_equal(self.bits(keys), self.bits(question)[:, tf.newaxis])
         return tf.reduce_sum(tf.cast(differ, tf.int32), axis=-1) <= self.max_distance
 
 
