@@ -15,6 +15,7 @@ from models.dcn import DCN, DCNConfig
 from models.deepfm import DeepFM, DeepFMConfig
 from models.dien import DIEN, DIENConfig
 from models.din import DIN, DINConfig
+from models.dmn import DMN, DMNConfig
 from models.ffm import FFM, FFMConfig
 from models.finalmlp import FinalMLP, FinalMLPConfig
 from models.fm import FM, FMConfig
