@@ -24,6 +24,7 @@ from models.fwfm import FwFM, FwFMConfig
 from models.kvmemnn import KVMemNN, KVMemNNConfig
 from models.lr import LR, LRConfig
 from models.memn2n import MemN2N, MemN2NConfig
+from models.memnn import MemNN, MemNNConfig
 from models.nfm import NFM, NFMConfig
 from models.sasrec import SASRec, SASRecConfig
 from models.transformer import Transformer, TransformerConfig
@@ -103,6 +104,9 @@ MODELS = {
         "Miller et al. 2016",
     ),
     "dmn": ModelEntry(DMNConfig, DMN, "goes through the history in episodes", "Kumar et al. 2016"),
+    "memnn": ModelEntry(
+        MemNNConfig, MemNN, "chooses single events of the history", "Weston et al. 2015"
+    ),
 }
 
 

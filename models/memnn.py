@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import tensorflow as tf
+from pydantic import Field
+
+from features.schema import FeatureSchema, History
+from models.base import EmbeddingMLPConfig, history_mask, history_problems
+from models.ctr_model import Tensors
+from models.layers.memory_hops import recency_ranks
+from models.layers.memory_keys import put_back
+from models.layers.memory_slots import Gating, MarginRanking, SupportingMemories, store
+from models.memory import MemoryNetwork, fields_of
+
+LABEL, WEIGHT = "label", "weight"
+"""Batch keys of the labels and the weights of the rows; only training has them."""
+SCORED, ASKED, CHOSEN = range(3)
+"""Places of the three embeddings in a row of the tables."""
+
+
+class MemNNConfig(EmbeddingMLPConfig):
+    """Options of `MemNN`."""
+
+    embedding_dim: int = Field(16, ge=1, description="Length of each of an id's three embeddings.")
+    num_supports: int = Field(2, ge=1, description="How many events are chosen, one by one.")
+    num_slots: int | None = Field(
+        None,
+        ge=1,
+        description="Slots of a history's memory: an event replaces what its slot held. When left "
+        "out every event has a slot of its own.",
+    )
+    temporal_encoding: bool = Field(
+        True, description="Whether events differ by how many came after them."
+    )
+    gating: Gating = Field(
+        "probability",
+        description="What a chosen event is multiplied by: its soft-max weight, through which "
+        "choices learn from clicks; or none, the paper's, where they do not.",
+    )
+    ranking_loss: float = Field(
+        0.0, ge=0, description="λ of the margin ranking loss beside log loss; 0 for none."
+    )
+    ranking_margin: float = Field(0.1, gt=0, description="γ of the margin ranking loss.")
+    ranking_negatives: int = Field(
+        4, ge=1, description="How many rows of the batch the ranking loss compares each with."
+    )
+
+
+class MemNN(MemoryNetwork):
+    """Memory network: events are stored in slots, and single ones chosen to support the answer.
+
+    I: x = Σ e_x over the candidate's fields; y_i = Σ e_y and z_i = Σ e_z over those of event i
+    G: m_{H(i)} = i in order, H(i) the id of the first channel with a target, mod `num_slots`
+    O: `SupportingMemories` choose o_1, o_2, … among the slots
+    R: ŷ = MLP([categorical embeddings; pooled lists; q of O; numbers])
+
+    A row of the tables holds e_y, e_x and e_z of an id side by side. Features outside the memory
+    enter the MLP with their whole rows. Every history has its own T.
+
+    Args, call arguments and returns: see `EmbeddingMLP`. Event weights are p of the chosen, 0 for
+    all others.
+
+    References:
+        Weston et al., Memory Networks, ICLR 2015, §2 for I, G, O and R; §3.1, Eq. 2 to 8, with the
+        three representations of a word.
+    Differs from the paper: a bag of words is a bag of fields; R is an MLP with one output, learnt
+        by log loss, with the margin ranking loss (Eq. 8) as an option. Clicks name no supporting
+        facts, so that choices learn through `gating`, see `SupportingMemories`; Eq. 6 and 7 are
+        there for who has facts.
+    """
+
+    symbols: ClassVar[Mapping[str, str]] = {
+        "T": "weights of time: k for each of max_items, all histories",
+        "I": "inputs of the MLP: 3 k for each categorical and list, k per history, 1 per number",
+    }
+
+    def __init__(
+        self, schema: FeatureSchema, config: MemNNConfig, slot_values: Sequence[float] = ()
+    ) -> None:
+        super().__init__(schema, config, slot_values)
+        self.dim = config.embedding_dim
+        self.num_slots = config.num_slots
+        self.memories = {
+            history.name: SupportingMemories(
+                config.num_supports, history.max_items, config.temporal_encoding, config.gating
+            )
+            for history in self.schema.histories
+        }
+        self.ranking = None
+        if config.ranking_loss:
+            self.ranking = MarginRanking(
+                config.ranking_loss, config.ranking_margin, config.ranking_negatives
+            )
+
+    @staticmethod
+    def row_width(config: MemNNConfig) -> int:
+        """Return how many numbers a row of the tables holds: three embeddings."""
+        return 3 * config.embedding_dim
+
+    @staticmethod
+    def parameter_formula(config: MemNNConfig) -> str:
+        """Return the number of weights as a formula; see `CTRModel.parameter_formula`."""
+        return "3 R k + T + M(I)" if config.temporal_encoding else "3 R k + M(I)"
+
+    @staticmethod
+    def problems(schema: FeatureSchema, config: EmbeddingMLPConfig) -> list[str]:
+        """Return what does not fit, in plain words; empty if all does."""
+        return history_problems("memnn", schema)
+
+    def logits(self, embedded: Tensors, batch: Tensors, training: bool) -> tf.Tensor:
+        """Compute logits (batch,), and the ranking loss in training; see `CTRModel.logits`."""
+        logits = super().logits(embedded, batch, training)
+        if training and self.ranking and LABEL in batch:
+            return self.ranking(logits, batch[LABEL], batch[WEIGHT])
+        return logits
+
+    def recall(
+        self, history: History, embedded: Tensors, batch: Tensors, training: bool
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return q (batch, dim) and p of what was chosen (batch, supports, items)."""
+        keys, asked = fields_of(history)
+        mask, memory = history_mask(history, batch), self.memories[history.name]
+        question = tf.add_n([self._part(embedded[key], ASKED) for _, key in asked])
+        if self.num_slots is None:
+            scored, chosen = (
+                tf.add_n([self._part(embedded[key], part) for key in keys])
+                for part in (SCORED, CHOSEN)
+            )
+            answer, _, weights = memory(question, scored, chosen, mask)
+            return answer, weights
+        hashed = next(channel.name for channel in history.channels if channel.target)
+        held = store(batch[hashed], mask, self.num_slots)  # (B, slots)
+        filled, places = held >= 0, tf.maximum(held, 0)
+        events = tf.add_n([tf.gather(embedded[key], places, batch_dims=1) for key in keys])
+        ranks = tf.gather(recency_ranks(mask), places, batch_dims=1)
+        answer, _, weights = memory(
+            question, self._part(events, SCORED), self._part(events, CHOSEN), filled, ranks
+        )
+        return answer, put_back(weights, places, tf.shape(mask)[1])
+
+    def _part(self, rows: tf.Tensor, part: int) -> tf.Tensor:
+        return rows[..., part * self.dim : (part + 1) * self.dim]
