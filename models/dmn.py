@@ -6,7 +6,7 @@ import tensorflow as tf
 from pydantic import Field
 
 from features.schema import FeatureSchema, History
-from models.base import EmbeddingMLPConfig, history_mask, history_problems
+from models.base import EmbeddingMLPConfig, history_mask, problems_of_targets
 from models.ctr_model import Tensors
 from models.layers.memory_episodes import DynamicMemory, GateNormalisation
 from models.memory import MemoryNetwork, fields_of
@@ -74,7 +74,7 @@ class DMN(MemoryNetwork):
     @staticmethod
     def problems(schema: FeatureSchema, config: EmbeddingMLPConfig) -> list[str]:
         """Return what does not fit, in plain words; empty if all does."""
-        return history_problems("dmn", schema)
+        return problems_of_targets("dmn", schema)
 
     def recall(
         self, history: History, embedded: Tensors, batch: Tensors, training: bool

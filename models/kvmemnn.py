@@ -6,7 +6,7 @@ import tensorflow as tf
 from pydantic import Field
 
 from features.schema import Channel, FeatureSchema, History
-from models.base import EmbeddingMLPConfig, history_mask, history_problems
+from models.base import EmbeddingMLPConfig, history_mask, problems_of_targets
 from models.ctr_model import Tensors
 from models.layers.memory_keys import KeyValueMemory, SimHash, newest, put_back, same_key
 from models.memory import MemoryNetwork
@@ -124,7 +124,7 @@ class KVMemNN(MemoryNetwork):
     @staticmethod
     def problems(schema: FeatureSchema, config: KVMemNNConfig) -> list[str]:
         """Return what does not fit, in plain words; empty if all does."""
-        problems = history_problems("kvmemnn", schema)
+        problems = problems_of_targets("kvmemnn", schema)
         columns = {c.name for h in schema.histories for c in h.channels}
         columns |= {_column(h, c) for h in schema.histories for c in h.channels}
         for option in ("key_columns", "value_columns"):

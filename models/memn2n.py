@@ -6,7 +6,7 @@ import tensorflow as tf
 from pydantic import Field
 
 from features.schema import FeatureSchema, History
-from models.base import EmbeddingMLPConfig, history_mask, history_problems
+from models.base import EmbeddingMLPConfig, history_mask, problems_of_targets
 from models.ctr_model import Tensors
 from models.layers.memory_hops import EndToEndMemory, Tying, number_of_sets, position_encoding
 from models.memory import MemoryNetwork, fields_of
@@ -101,7 +101,7 @@ class MemN2N(MemoryNetwork):
     @staticmethod
     def problems(schema: FeatureSchema, config: EmbeddingMLPConfig) -> list[str]:
         """Return what does not fit, in plain words; empty if all does."""
-        return history_problems("memn2n", schema)
+        return problems_of_targets("memn2n", schema)
 
     def recall(
         self, history: History, embedded: Tensors, batch: Tensors, training: bool

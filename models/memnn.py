@@ -6,7 +6,7 @@ import tensorflow as tf
 from pydantic import Field
 
 from features.schema import FeatureSchema, History
-from models.base import EmbeddingMLPConfig, history_mask, history_problems
+from models.base import EmbeddingMLPConfig, history_mask, problems_of_targets
 from models.ctr_model import Tensors
 from models.layers.memory_hops import recency_ranks
 from models.layers.memory_keys import put_back
@@ -106,7 +106,7 @@ class MemNN(MemoryNetwork):
     @staticmethod
     def problems(schema: FeatureSchema, config: EmbeddingMLPConfig) -> list[str]:
         """Return what does not fit, in plain words; empty if all does."""
-        return history_problems("memnn", schema)
+        return problems_of_targets("memnn", schema)
 
     def logits(self, embedded: Tensors, batch: Tensors, training: bool) -> tf.Tensor:
         """Compute logits (batch,), and the ranking loss in training; see `CTRModel.logits`."""

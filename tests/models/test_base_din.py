@@ -15,7 +15,6 @@ from tests.models.examples import (
     reference_function,
     reference_layers,
 )
-from tests.models.history_rows import HistoryRow
 from tests.reference import din as reference
 from tests.reference.mlp import Layer
 from tests.reference.pooling import pool
