@@ -80,11 +80,13 @@ class EmbeddedRow:
     def length(self, feature):
         return int(self.batch[f"{feature.name}_length"][self.row])
 
+    def target(self, channel):
+        """What of the candidate a channel repeats."""
+        return self.vectors(channel.target, channel.table)
+
     def query(self, history):
         """What the history's channels repeat of the candidate."""
-        return np.concatenate(
-            [self.vectors(c.target, c.table) for c in history.channels if c.target]
-        )
+        return np.concatenate([self.target(c) for c in history.channels if c.target])
 
     def events(self, history, channels=None):
         """Its real events; channels in the order of `query`, then the rest, if none are given."""

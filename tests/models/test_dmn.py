@@ -5,9 +5,8 @@ import tensorflow as tf
 
 from models.layers.masking import length_mask
 from models.layers.memory_episodes import DynamicMemory, GatedGRU
-from tests.models.against_reference import assert_equals_reference
+from tests.models.against_reference import EmbeddedRow, assert_equals_reference
 from tests.models.examples import make, random_batch, randomise, reference_layers
-from tests.models.history_rows import HistoryRow
 from tests.reference import dmn as reference
 from tests.reference.mlp import mlp
 
@@ -54,7 +53,7 @@ def test_dmn_equals_the_reference(options, float64):
     batch = random_batch(4)
 
     def logit(i):
-        row = HistoryRow(model, batch, i)
+        row = EmbeddedRow(model, batch, i)
         answers = [recalled(model, row, history)[0] for history in model.schema.histories]
         parts = [*row.plain_parts(), *answers, row.numbers()]
         return mlp(np.concatenate(parts), reference_layers(model.mlp)).item()
@@ -63,7 +62,7 @@ def test_dmn_equals_the_reference(options, float64):
     weights = model.hop_weights(batch)
     for history in model.schema.histories:
         for i in range(4):
-            row = HistoryRow(model, batch, i)
+            row = EmbeddedRow(model, batch, i)
             length = row.length(history)
             expected = np.array(recalled(model, row, history)[1])
             np.testing.assert_allclose(weights[history.name][i, :, :length], expected, atol=1e-12)

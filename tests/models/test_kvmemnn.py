@@ -7,9 +7,8 @@ from features.schema import Channel, History
 from models.kvmemnn import KVMemNN, KVMemNNConfig, roles
 from models.layers.masking import length_mask
 from models.layers.memory_keys import KeyValueMemory, SimHash, newest, put_back, same_key
-from tests.models.against_reference import assert_equals_reference
+from tests.models.against_reference import EmbeddedRow, assert_equals_reference
 from tests.models.examples import SCHEMA, make, random_batch, randomise, reference_layers
-from tests.models.history_rows import HistoryRow
 from tests.reference import kvmemnn as reference
 from tests.reference.mlp import mlp
 
@@ -71,14 +70,14 @@ def test_kvmemnn_equals_the_reference(options, float64):
         batch[f"clicks_{name}"] = tf.where(own & (events > 0), batch[name][:, None], events)
 
     def logit(i):
-        row = HistoryRow(model, batch, i)
+        row = EmbeddedRow(model, batch, i)
         answers = [recalled(model, row, history)[0] for history in model.schema.histories]
         parts = [*row.plain_parts(), *answers, row.numbers()]
         return mlp(np.concatenate(parts), reference_layers(model.mlp)).item()
 
     assert_equals_reference(model, batch, logit)
     weights = model.hop_weights(batch)["clicks"]
-    expected = [recalled(model, HistoryRow(model, batch, i), CLICKS)[1] for i in range(5)]
+    expected = [recalled(model, EmbeddedRow(model, batch, i), CLICKS)[1] for i in range(5)]
     np.testing.assert_allclose(weights, expected, atol=1e-12)
     assert 0 < np.count_nonzero(expected) < np.size(expected)
 

@@ -7,9 +7,8 @@ import tensorflow as tf
 
 from models.layers.masking import length_mask
 from models.layers.memory_hops import EndToEndMemory, position_encoding
-from tests.models.against_reference import assert_equals_reference
+from tests.models.against_reference import EmbeddedRow, assert_equals_reference
 from tests.models.examples import make, random_batch, randomise, reference_layers
-from tests.models.history_rows import HistoryRow
 from tests.reference import memn2n as reference
 from tests.reference.mlp import mlp
 
@@ -67,7 +66,7 @@ def test_memn2n_equals_the_reference(options, float64):
     batch = random_batch(5, longest=7)  # more events than there are ranks
 
     def logit(i):
-        row = HistoryRow(model, batch, i)
+        row = EmbeddedRow(model, batch, i)
         answers = [recalled(model, row, history)[0] for history in model.schema.histories]
         parts = [*row.plain_parts(), *answers, row.numbers()]
         return mlp(np.concatenate(parts), reference_layers(model.mlp)).item()
@@ -76,7 +75,7 @@ def test_memn2n_equals_the_reference(options, float64):
     weights = model.hop_weights(batch)
     for history in model.schema.histories:
         for i in range(5):
-            row = HistoryRow(model, batch, i)
+            row = EmbeddedRow(model, batch, i)
             expected = np.array(recalled(model, row, history)[1])
             length = row.length(history)
             np.testing.assert_allclose(weights[history.name][i, :, :length], expected, atol=1e-12)

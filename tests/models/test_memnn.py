@@ -7,9 +7,8 @@ from models import memnn
 from models.layers.masking import length_mask
 from models.layers.memory_slots import NOTHING, MarginRanking, SupportingMemories, store
 from pipeline import batches
-from tests.models.against_reference import assert_equals_reference
+from tests.models.against_reference import EmbeddedRow, assert_equals_reference
 from tests.models.examples import make, random_batch, randomise, reference_layers
-from tests.models.history_rows import HistoryRow
 from tests.reference import memnn as reference
 from tests.reference.memn2n import with_time
 from tests.reference.mlp import mlp
@@ -59,7 +58,7 @@ def test_memnn_equals_the_reference(options, float64):
     batch = random_batch(5, longest=7)
 
     def logit(i):
-        row = HistoryRow(model, batch, i)
+        row = EmbeddedRow(model, batch, i)
         answers = [recalled(model, row, history)[0] for history in model.schema.histories]
         parts = [*row.plain_parts(), *answers, row.numbers()]
         return mlp(np.concatenate(parts), reference_layers(model.mlp)).item()
@@ -67,7 +66,7 @@ def test_memnn_equals_the_reference(options, float64):
     assert_equals_reference(model, batch, logit)
     weights = model.hop_weights(batch)
     for history in model.schema.histories:
-        expected = [recalled(model, HistoryRow(model, batch, i), history)[1] for i in range(5)]
+        expected = [recalled(model, EmbeddedRow(model, batch, i), history)[1] for i in range(5)]
         np.testing.assert_array_equal(weights[history.name].numpy() > 0, np.array(expected) > 0)
         np.testing.assert_allclose(weights[history.name], expected, atol=1e-12)
 
