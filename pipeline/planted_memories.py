@@ -29,7 +29,7 @@ class KeyValue(HistoriesTask):
     summary: ClassVar[str] = (
         "Match by item_id, answer in another column: kvmemnn and din learn it, base cannot."
     )
-    learner: ClassVar[str] = "{kind: din, attention_activation: prelu}"
+    learner: ClassVar[str] = "{kind: kvmemnn}"
     foil: ClassVar[str] = "{kind: base}"
     columns: ClassVar[Mapping[str, Column]] = {"item_id": ITEM, "answer": ANSWER}
     events: ClassVar[int] = 10
@@ -64,7 +64,7 @@ class TwoHop(HistoriesTask):
     foil: ClassVar[str] = "{kind: din}"
     columns: ClassVar[Mapping[str, Column]] = {
         "item_id": ITEM,
-        "link": Column("i", "kind: categorical, table: item_id"),
+        "link": Column("i", "kind: categorical, table: item_id, past_only: true"),
         "answer": ANSWER,
     }
     events: ClassVar[int] = 8
