@@ -145,9 +145,8 @@ class KVMemNN(MemoryNetwork):
         self, history: History, embedded: Tensors, batch: Tensors, training: bool
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return q_{H+1} (batch, dim) and the weights of every hop (batch, hops, items)."""
-        keys, values = self.roles[history.name]
-        asked = self.roles[history.name].asked
-        question = tf.add_n([embedded[target] for _, target in asked])
+        keys, values = own = self.roles[history.name]
+        question = tf.add_n([embedded[target] for _, target in own.asked])
         memory = self.memories[history.name]
         if self.key_hashing == "none":
             return memory(
@@ -158,8 +157,9 @@ class KVMemNN(MemoryNetwork):
             )
         matches = self._matches(history, question, embedded, batch)
         places, kept = newest(matches, self.max_memories)
-        chosen = {
-            c.name: tf.gather(embedded[c.name], places, batch_dims=1) for c in {*keys, *values}
+        chosen = {  # once each, and in the same order in every process
+            c.name: tf.gather(embedded[c.name], places, batch_dims=1)
+            for c in dict.fromkeys((*keys, *values))
         }
         answer, weights = memory(
             question,
@@ -173,11 +173,11 @@ class KVMemNN(MemoryNetwork):
         self, history: History, question: tf.Tensor, embedded: Tensors, batch: Tensors
     ) -> tf.Tensor:
         """Return which events may be looked at, bool (batch, items)."""
-        keys, asked = self.roles[history.name].keys, self.roles[history.name].asked
+        own = self.roles[history.name]
         if self.key_hashing == "same_key":
             found = same_key(
-                [batch[key] for key, _ in asked], [batch[target] for _, target in asked]
+                [batch[key] for key, _ in own.asked], [batch[target] for _, target in own.asked]
             )
         else:
-            found = self.sim_hash.matches(question, tf.add_n([embedded[c.name] for c in keys]))
+            found = self.sim_hash.matches(question, tf.add_n([embedded[c.name] for c in own.keys]))
         return found & history_mask(history, batch)

@@ -54,7 +54,8 @@ class MemN2N(MemoryNetwork):
         T and empty memories.
     Differs from the paper: words are fields of an event, the question's at the place which the
         field has in an event; other features stand beside the memory, and an MLP with one output
-        in place of soft-max(W (o + u)), Eq. 3. No linear start: `EndToEndMemory` offers it.
+        in place of soft-max(W (o + u)), Eq. 3. No linear start: `EndToEndMemory` offers it. No
+        empty memories by default (the paper: 10 %).
     """
 
     symbols: ClassVar[Mapping[str, str]] = {

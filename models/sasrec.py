@@ -54,9 +54,9 @@ class SASRec(EmbeddingMLP):
         normalisation before each part), §III-D, Eq. 6 (F_T · v_A).
     Differs from the paper: it is one score of a row, trained on clicks, with an MLP of the other
         features beside F_T · v_A; places count from the newest event, as they do in the paper's
-        sequences, which are padded in front; a last normalisation as in the authors' code;
-        feed-forward parts as wide as told, not as events. Dropout is off by default (the paper:
-        0.2 or 0.5).
+        sequences, which are padded in front; a last normalisation as in the authors' code; heads
+        are joined by a matrix W^O; feed-forward parts as wide as told, not as events. Embeddings
+        are not dropped; dropout is off by default (the paper: 0.2 or 0.5).
     """
 
     symbols: ClassVar[Mapping[str, str]] = {

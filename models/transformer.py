@@ -67,7 +67,7 @@ class Transformer(EmbeddingMLP):
     Differs from the paper: the decoder's tokens are features of the candidate, whose embeddings a
         matrix each makes as wide as events, in place of shifted outputs; places count from the
         newest event. Two layers for six, 64 feed-forward units for 2048; dropout is off by default
-        (the paper: 0.1).
+        (the paper: 0.1), and tokens themselves are not dropped (the paper's §5.4 drops them, too).
     """
 
     symbols: ClassVar[Mapping[str, str]] = {

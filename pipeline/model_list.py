@@ -41,7 +41,6 @@ def describe(kind: str) -> dict[str, Any]:
         raise ConfigError(f"no model is called {kind!r}{nearest(kind, MODELS)}")
     found = MODELS[kind]
     config = found.config()
-    fields = {name: field for name, field in found.config.model_fields.items()}
     return {
         "summary": found.summary,
         "paper": None if found.paper == "–" else found.paper,
@@ -54,7 +53,7 @@ def describe(kind: str) -> dict[str, Any]:
                 "default": field.default,
                 "description": field.description,
             }
-            for name, field in fields.items()
+            for name, field in found.config.model_fields.items()
         },
     }
 

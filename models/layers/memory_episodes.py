@@ -95,9 +95,8 @@ class EpisodeGate(keras.layers.Layer):
 
     Call arguments:
         facts: c, float (batch, items, dim).
-        question: q, float (batch, dim).
         memory: m, float (batch, dim).
-        constant: What `without_memory` returned for these facts and this question.
+        constant: What `without_memory` returned for these facts and a question q (batch, dim).
 
     Returns:
         Scores, float (batch, items); a sigmoid makes gates of them.
