@@ -55,7 +55,8 @@ class MemN2N(MemoryNetwork):
     Differs from the paper: words are fields of an event, the question's at the place which the
         field has in an event; other features stand beside the memory, and an MLP with one output
         in place of soft-max(W (o + u)), Eq. 3. No linear start: `EndToEndMemory` offers it. No
-        empty memories by default (the paper: 10 %).
+        empty memories by default (the paper: 10 %). Where hops start with nearly equal weights and
+        do not leave them, a larger `initial_stddev` helps.
     """
 
     symbols: ClassVar[Mapping[str, str]] = {

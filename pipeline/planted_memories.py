@@ -60,7 +60,10 @@ class TwoHop(HistoriesTask):
     summary: ClassVar[str] = (
         "The candidate leads to a link, the link to the answer: two hops learn it, one cannot."
     )
-    learner: ClassVar[str] = "{kind: memn2n}"
+    learner: ClassVar[str] = (
+        "{kind: memn2n, position_encoding: false, temporal_encoding: false, initial_stddev: 0.5, "
+        "activation: prelu}"
+    )
     foil: ClassVar[str] = "{kind: din}"
     columns: ClassVar[Mapping[str, Column]] = {
         "item_id": ITEM,
