@@ -14,7 +14,7 @@ from models.fields import (
     problems_of_vectors,
     squeeze_logits,
 )
-from models.layers.mlp import MLP
+from models.layers.mlp import MLP, Units
 from models.layers.regularisation import l2_penalty
 
 
@@ -37,7 +37,7 @@ class AutoIntConfig(DeepFieldConfig):
     attention_l2: float = Field(
         0.0, ge=0, description="λ of the penalty λ/2·|W|² on each matrix of the interacting layers."
     )
-    hidden_units: tuple[int, ...] = Field(
+    hidden_units: Units = Field(
         (), description="Width of each hidden layer of an MLP beside the heads: AutoInt+ if any."
     )
 

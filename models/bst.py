@@ -17,6 +17,7 @@ from models.base import (
 from models.ctr_model import Tensors
 from models.layers.activations import Activation
 from models.layers.masking import masked_mean
+from models.layers.mlp import Units
 from models.layers.positions import RecencyEncoding, recency_ranks
 from models.layers.transformer import Encoder
 from models.layers.transformer_parts import BlockOptions
@@ -25,7 +26,7 @@ from models.layers.transformer_parts import BlockOptions
 class BSTConfig(EmbeddingMLPConfig):
     """Options of `BST`."""
 
-    hidden_units: tuple[int, ...] = Field(
+    hidden_units: Units = Field(
         (1024, 512, 256), description="Width of each hidden layer of the MLP."
     )
     activation: Activation = Field("leaky_relu", description="Of the MLP's hidden layers.")
@@ -90,7 +91,7 @@ class BST(EmbeddingMLP):
         )
         self.tokens = {
             history.name: TargetAndEvents(
-                None if has_gap(history) else config.embedding_dim,
+                None if history.time_gap else config.embedding_dim,
                 history.max_items,
                 config.initial_stddev,
             )
@@ -142,12 +143,6 @@ class BST(EmbeddingMLP):
         tokens = self.tokens[history.name](query, events, mask)
         real = tf.pad(mask, [[0, 0], [1, 0]], constant_values=True)
         return self.encoders[history.name](tokens, real, training=training)
-
-
-def has_gap(history: History) -> bool:
-    """Return whether a channel holds the time from each event to now."""
-    name = f"{history.name}_gap"
-    return any(c.name == name and c.target is None for c in history.channels)
 
 
 class TargetAndEvents(keras.layers.Layer):

@@ -17,12 +17,13 @@ from models.base import (
 from models.ctr_model import Tensors
 from models.layers.activations import Activation
 from models.layers.attention import ActivationUnit, AttentionPooling, Normalisation
+from models.layers.mlp import Units
 
 
 class DINConfig(EmbeddingMLPConfig):
     """Options of `DIN`."""
 
-    attention_units: tuple[int, ...] = Field(
+    attention_units: Units = Field(
         (80, 40), min_length=1, description="Width of each hidden layer of the activation unit."
     )
     attention_activation: Activation = Field(

@@ -19,7 +19,7 @@ from models.layers.fields import (
 )
 from models.layers.interactions import VectorsThenLinear
 from models.layers.masking import ListPooling
-from models.layers.mlp import MLPOptions
+from models.layers.mlp import MLPOptions, Units
 from models.lr import problems_of_fields
 
 
@@ -43,7 +43,7 @@ class FieldConfig(ModelConfig):
 class DeepFieldConfig(FieldConfig, MLPOptions):
     """Options of models of fields with an MLP."""
 
-    hidden_units: tuple[int, ...] = Field(
+    hidden_units: Units = Field(
         (400, 400, 400), description="Width of each hidden layer of the MLP."
     )
 

@@ -11,7 +11,7 @@ from models.ctr_model import Tensors
 from models.fields import DeepFieldConfig, VectorFieldModel, squeeze_logits
 from models.layers.fields import NumericInput
 from models.layers.masking import ListPooling
-from models.layers.mlp import MLP
+from models.layers.mlp import MLP, Units
 from models.lr import problems_of_fields
 
 
@@ -29,14 +29,14 @@ class FinalMLPConfig(DeepFieldConfig):
         description="How numbers enter: dense, as they are, beside the vectors; as fields, each "
         "its value times a vector of its own; or none.",
     )
-    hidden_units: tuple[int, ...] = Field(
+    hidden_units: Units = Field(
         (400, 400, 400), min_length=1, description="Width of each hidden layer of the first stream."
     )
-    second_hidden_units: tuple[int, ...] = Field(
+    second_hidden_units: Units = Field(
         (400, 400, 400), min_length=1, description="The same of the second stream."
     )
     num_heads: int = Field(10, ge=1, description="Heads of the bilinear fusion.")
-    gate_hidden_units: tuple[int, ...] | None = Field(
+    gate_hidden_units: Units | None = Field(
         (64,), description="Width of each hidden layer of the gates; none: streams have no gates."
     )
     gate_features: tuple[str, ...] = Field(
@@ -101,6 +101,7 @@ class FinalMLP(VectorFieldModel):
     @staticmethod
     def problems(schema: FeatureSchema, config: FinalMLPConfig) -> list[str]:
         """Return what does not fit, in plain words; empty if all does."""
+        looked_at = (*config.gate_features, *config.second_gate_features)
         problems = problems_of_fields("finalmlp", schema, config.numeric_input != "none")
         names = [feature.name for feature in schema.features]
         if config.numeric_input == "none":
@@ -108,9 +109,14 @@ class FinalMLP(VectorFieldModel):
         problems += [
             f"finalmlp: a gate looks at `{name}`, which is not among the model's features: "
             + ", ".join(names)
-            for name in (*config.gate_features, *config.second_gate_features)
+            for name in looked_at
             if name not in names
         ]
+        if config.gate_hidden_units is None and looked_at:
+            problems.append(
+                "finalmlp: without `gate_hidden_units:` there are no gates that could look at "
+                "`gate_features:`; take one of them out"
+            )
         problems += [
             f"finalmlp: a last hidden layer of {units[-1]} cannot be cut into {config.num_heads} "
             "heads of one width; change `num_heads:` or the layer"

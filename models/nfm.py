@@ -14,13 +14,13 @@ from models.fields import (
     squeeze_logits,
 )
 from models.layers.interactions import pairwise_sum
-from models.layers.mlp import MLP, batch_norm_layer
+from models.layers.mlp import MLP, Units, batch_norm_layer
 
 
 class NFMConfig(DeepFieldConfig):
     """Options of `NFM`."""
 
-    hidden_units: tuple[int, ...] = Field((64,), description="Width of each hidden layer.")
+    hidden_units: Units = Field((64,), description="Width of each hidden layer.")
     pooling_dropout_rate: float = Field(
         0.0, ge=0, lt=1, description="Share of the pooled vector's coordinates dropped in training."
     )

@@ -107,8 +107,9 @@ class RowFTRL:
 
     References:
         McMahan et al., Ad Click Prediction: a View from the Trenches, KDD 2013, §3.1, Algorithm 1.
-    Differs from the paper: a weight may start at another value than 0, as vectors must; its z then
-        starts at what the last line makes that weight of, when its first gradient arrives.
+    Differs from the paper: a weight may start at another value than 0, as vectors must, and η may
+        change by a schedule; so z of a weight other than 0 is worked out anew each step, as what
+        the last line makes that weight of. At one η that is the z that was kept.
     """
 
     learning_rate: float = 0.05
@@ -128,10 +129,12 @@ class RowFTRL:
         del step
         weights, sums, squares = tf.split(rows, 3, axis=1)
         rate = self.learning_rate * rate_factor
-        start = -weights * (self.beta / rate + self.l2) - tf.sign(weights) * self.l1
-        sums = tf.where(squares > 0.0, sums, start)  # n = 0: no gradient yet
         new_squares = squares + tf.square(gradients)
         root, new_root = tf.sqrt(squares), tf.sqrt(new_squares)
+        # the z of which the closed form, at this step's rate, makes this weight: it starts where
+        # the weight does, and a schedule moves rates and not weights
+        based = -weights * ((self.beta + root) / rate + self.l2) - tf.sign(weights) * self.l1
+        sums = tf.where(weights != 0.0, based, sums)
         sums = sums + gradients - (new_root - root) / rate * weights
         shrunk = sums - tf.clip_by_value(sums, -self.l1, self.l1)
         solved = -shrunk / ((self.beta + new_root) / rate + self.l2)

@@ -9,7 +9,7 @@ from models.ctr_model import Tensors
 from models.fields import DeepFieldConfig, LinearFieldModel, squeeze_logits
 from models.layers.fields import NumericInput
 from models.layers.masking import ListPooling
-from models.layers.mlp import MLP
+from models.layers.mlp import MLP, Units
 from models.lr import problems_of_fields
 
 
@@ -23,7 +23,7 @@ class WideDeepConfig(DeepFieldConfig):
     list_pooling: ListPooling = Field(
         "mean", description="How a list enters: the sum, weighted mean or largest of its items."
     )
-    hidden_units: tuple[int, ...] = Field(
+    hidden_units: Units = Field(
         (1024, 512, 256), description="Width of each hidden layer of the MLP."
     )
     numeric_input: NumericInput = Field(

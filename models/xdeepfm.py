@@ -14,7 +14,7 @@ from models.fields import (
     problems_of_vectors,
     squeeze_logits,
 )
-from models.layers.mlp import MLP
+from models.layers.mlp import MLP, Units
 from models.layers.parts import in_parts
 from models.layers.regularisation import l2_penalty
 
@@ -25,10 +25,8 @@ class XDeepFMConfig(DeepFieldConfig):
     initial_stddev: float = Field(
         0.1, gt=0, description="Standard deviation of the vectors' coordinates at the start."
     )
-    hidden_units: tuple[int, ...] = Field(
-        (400, 400), description="Width of each hidden layer of the MLP."
-    )
-    cin_units: tuple[int, ...] = Field(
+    hidden_units: Units = Field((400, 400), description="Width of each hidden layer of the MLP.")
+    cin_units: Units = Field(
         (32, 32, 32),
         min_length=1,
         description="Feature maps of each layer of the compressed interaction network; time grows "

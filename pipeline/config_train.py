@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part of a config that says how the model is fitted."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, NonNegativeFloat
+from pydantic import Field, NonNegativeFloat, model_validator
 
 from pipeline.config_data import Section
 
@@ -72,14 +72,14 @@ class Plateau(Section):
     patience: int = Field(
         1, ge=1, description="Evaluations without a better metric before each drop."
     )
-    min_factor: float = Field(1e-3, gt=0, le=1, description="They drop no further than to this.")
+    min_factor: float = Field(1e-3, gt=0, lt=1, description="They drop no further than to this.")
 
 
 class Cosine(Section):
     """The learning rates follow half a cosine from all to little over the planned steps."""
 
     kind: Literal["cosine"]
-    final_factor: float = Field(0.0, ge=0, le=1, description="Their share in the last step.")
+    final_factor: float = Field(0.0, ge=0, le=1, description="Their share after the last step.")
 
 
 Schedule = Annotated[Constant | Plateau | Cosine, Field(discriminator="kind")]
@@ -127,3 +127,12 @@ class TrainConfig(Section):
     )
     checkpoint_steps: int = Field(500, ge=1, description="Steps between two checkpoints.")
     xla: bool = Field(True, description="Compile the dense part with XLA.")
+
+    @model_validator(mode="after")
+    def _rates_can_drop(self) -> Self:
+        if isinstance(self.schedule, Plateau) and self.schedule.patience >= self.patience:
+            raise ValueError(
+                f"training stops after {self.patience} evaluations without a better metric, before "
+                f"the schedule drops the rates, after {self.schedule.patience}: set patience higher"
+            )
+        return self

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import tensorflow as tf
 
+from features.gaps import GAP_BITS
 from features.schema import (
     FIRST_UNKNOWN,
     MISSING,
@@ -173,6 +174,8 @@ def value_of(space: FeatureSpace, table: str, number: int) -> str:
     if number < FIRST_UNKNOWN:
         return "missing" if number == MISSING else "padding"
     place = number - FIRST_UNKNOWN
+    if table not in space.specs:  # of time gaps, which no feature owns
+        return _gap(place)
     match space.specs[table]:
         case CategoricalSpec(hash_buckets=int()):
             return f"hash bucket {place}"
@@ -183,6 +186,14 @@ def value_of(space: FeatureSpace, table: str, number: int) -> str:
     vocabulary = space.vocabularies[table]
     known = number - vocabulary.first_known
     return "unknown" if known < 0 else repr(vocabulary.values[known].as_py())
+
+
+def _gap(bits: int) -> str:
+    """Return in words what a bucket of time gaps holds; see `features.gaps`."""
+    if bits == 0:
+        return "0 s"
+    least = 2 ** (bits - 1)
+    return f"{least} s or more" if bits == GAP_BITS else f"{least} to {2 * least - 1} s"
 
 
 def _bucket(space: FeatureSpace, table: str, place: int) -> str:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Sequence
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 import keras
 import tensorflow as tf
@@ -9,15 +9,15 @@ from pydantic import BaseModel, Field
 from models.layers.activations import Activation, activation_layer
 from models.layers.regularisation import l2_penalty
 
+Units = tuple[Annotated[int, Field(ge=1)], ...]
+"""Widths of layers."""
 KernelInitializer = Literal["glorot_uniform", "glorot_normal", "he_uniform", "he_normal"]
 
 
 class MLPOptions(BaseModel):
     """Options of every model with an MLP."""
 
-    hidden_units: tuple[int, ...] = Field(
-        (200, 80), description="Width of each hidden layer of the MLP."
-    )
+    hidden_units: Units = Field((200, 80), description="Width of each hidden layer of the MLP.")
     activation: Activation = Field("relu", description="Of the MLP's hidden layers.")
     dropout_rate: float = Field(
         0.0, ge=0, lt=1, description="Share of the MLP's hidden values dropped in training."

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from features.schema import Categorical, Channel, FeatureSchema, History, Table
-from models.bst import BST, BSTConfig, has_gap
+from models.bst import BST, BSTConfig
 from models.registry import build, entry
 from tests.models.against_reference import EmbeddedRow, assert_equals_reference
 from tests.models.examples import SCHEMA, make, random_batch, randomise, reference_layers
@@ -25,7 +25,7 @@ WITH_GAP = FeatureSchema(
         History(
             name="buys",
             channels=(
-                Channel(name="buys_gap", table="gap"),
+                Channel(name="buys_gap", table="gap", time_gap=True),
                 Channel(name="buys_item", table="item", target="item"),
             ),
             max_items=2,
@@ -148,8 +148,8 @@ def gap_batch(rows):
 
 
 def test_bst_takes_the_gap_channel_for_positions(float64):
-    assert has_gap(WITH_GAP.histories[0])
-    assert not any(has_gap(history) for history in SCHEMA.histories)
+    assert WITH_GAP.histories[0].time_gap
+    assert not any(history.time_gap for history in SCHEMA.histories)
     model = BST(WITH_GAP, BSTConfig(**SMALL))
     batch = gap_batch(3)
     model.build_from(batch)

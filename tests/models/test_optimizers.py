@@ -62,6 +62,19 @@ def test_ftrl_by_hand():
     np.testing.assert_allclose(updated, [[-0.2, 3.0, 9.0]], rtol=1e-6)
 
 
+def test_a_schedule_moves_ftrl_s_rate_and_not_its_weights():
+    start = np.array([[0.5, -0.2, 0.0]], np.float32)
+    gradients = [{0: np.array([1.0, -0.5, 0.3])}] * 2
+    for factors in ([0.1, 1.0], [1.0, 0.01]):
+        packed = run(RowFTRL(0.2), start, gradients, factors)
+        # at a new rate, a step without gradients leaves weights as they are
+        for factor in (5.0, 0.2):
+            still = RowFTRL(0.2).update(
+                tf.constant(packed), tf.zeros((1, 3)), tf.constant(3.0), tf.constant(factor)
+            )
+            np.testing.assert_allclose(still[:, :3], packed[:, :3], rtol=1e-5)
+
+
 def test_ftrl_sets_weak_weights_to_exactly_zero_and_keeps_starts_without_gradient():
     optimizer = RowFTRL(0.5, 1.0, l1=1.0)
     packed = tf.constant([[0.0, 0.25] + [0.0] * 4])

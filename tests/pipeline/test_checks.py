@@ -203,6 +203,19 @@ def test_overrides_are_checked_with_the_rest(validate):
     ]
 
 
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("model.hidden_units=[8, 0]", "model.hidden_units.1: expected greater than or equal to 1"),
+        ("train.schedule={kind: plateau, patience: 4}", "training stops after 4 evaluations"),
+    ],
+)
+def test_options_that_cannot_work_are_refused(validate, override, expected):
+    problems, _ = validate(overrides=[override])
+    assert len(problems) == 1
+    assert expected in problems[0]
+
+
 def test_penalties_name_tables_of_the_model(validate):
     problems, _ = validate(overrides=["train.table_l2={item: 0.1, usr: 0.1}"])
     assert problems == [
