@@ -90,7 +90,8 @@ class Long(InterestsTask):
         "What matters lies 500 events back: a history of 550 has it, one of 50 cannot."
     )
     learner: ClassVar[str] = (
-        "{kind: din, attention_activation: prelu, features: [item_id, category, past]}"
+        "{kind: kvmemnn, key_columns: [category], key_hashing: same_key, "
+        "features: [item_id, category, past]}"
     )
     foil: ClassVar[str] = (
         "{kind: din, attention_activation: prelu, features: [item_id, category, recent]}"

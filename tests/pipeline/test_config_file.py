@@ -130,7 +130,7 @@ def test_repeated_keys_are_refused_wherever_they_stand(file):
         ("{files: log.csv}", "{files: x, format: cvs}", "did you mean 'csv'"),
         ("{files: log.csv}", "{files: x, joins: [{files: y}]}", "data.joins.0.on: is missing"),
         ("model: din", "model: 3", "model: expected keys and values; got 3"),
-        ("model: din", "model: dni", "model.kind: no model is called 'dni': did you mean 'din'"),
+        ("model: din", "model: denn", "model.kind: no model is called 'denn': did you mean 'dien'"),
         ("entity: user", "entity: user\nkeys: {a: b}", "keys: expected a list"),
         ("entity: user", "entity: user\nkeys: [user, null]", "keys.1: expected text; got None"),
         ("entity: user", "entity: user\nsplit: hsh", "split.kind: unknown kind 'hsh': did you"),

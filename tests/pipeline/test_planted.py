@@ -214,10 +214,12 @@ def test_the_largest_weights_of_afm_are_the_few_pairs(seed):
 @every_task
 def test_the_config_beside_the_log_fits_it(tmp_path, name):
     generate_log(tmp_path, name, 500)
-    assert validate_file(tmp_path / "config.yaml") == ([], [])
+    problems, notes = validate_file(tmp_path / "config.yaml")
+    # a task may declare a history for its learner and another for its foil
+    assert not [*problems, *(note for note in notes if "model.features leaves it out" not in note)]
     foil = f"model={TASKS[name].foil}"
     assert foil in (tmp_path / "config.yaml").read_text(encoding="utf-8")
-    assert validate_file(tmp_path / "config.yaml", [foil]) == ([], [])
+    assert not validate_file(tmp_path / "config.yaml", [foil])[0]
 
 
 @pytest.mark.parametrize(
@@ -228,7 +230,7 @@ def test_the_config_beside_the_log_fits_it(tmp_path, name):
         ({"task": "pair"}, "--task pair: no such task: did you mean 'pairs'?"),
         (
             {"task": "zzz"},
-            "--task zzz: no such task: expected one of clicks, few_pairs, field_aware",
+            "--task zzz: no such task: expected one of clicks, drift, few_pairs, field_aware",
         ),
         ({"file_format": "xml"}, "event format is 'xml'; expected one of csv, csv.gz"),
     ],
