@@ -77,4 +77,6 @@ class RecencyEncoding(keras.layers.Layer):
         """Return the vectors of ranks; see the class."""
         if self.kind == "sinusoidal":
             return tf.cast(sinusoidal(ranks, self.dim, self.variable_dtype), self.compute_dtype)
-        return tf.gather(tf.convert_to_tensor(self.vectors), tf.minimum(ranks, self.max_ranks - 1))
+        places = tf.minimum(ranks, self.max_ranks - 1)[..., tf.newaxis]
+        # unlike tf.gather's, its gradient is a plain tensor, as those of other weights are
+        return tf.gather_nd(tf.convert_to_tensor(self.vectors), places)

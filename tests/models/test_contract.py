@@ -165,7 +165,7 @@ def test_a_score_does_not_depend_on_its_neighbours(kind):
     extreme |= {"price": tf.fill([255], 1e6), "age": tf.fill([255], -1e6)}
     alone = float(model(row)[0])
     copies = model(rows_of(row, [0] * 256))
-    close = {"rel": 5e-7, "abs": 1e-6}  # large logits: a few units of the last place
+    close = {"rel": 2e-6, "abs": 1e-6}  # logits reach 500, and sums have up to 1024 terms
     assert list(copies.numpy()) == pytest.approx([alone] * 256, **close)
     for place in (0, 255):
         others = [rows_of(extreme, range(place)), row, rows_of(extreme, range(place, 255))]
