@@ -52,12 +52,13 @@ class Transformer(EmbeddingMLP):
     """Transformer: the history is encoded, and the candidate's features decode it.
 
     X = √e [e_1; …; e_T] + positions;    Z = Encoder(X);
-    y_i = v_i W_i + b_i of the candidate's feature i;    Y = Decoder(y_1 … y_n, Z);
+    y_i = v_i W_i + b_i of the candidate's feature i;    Y = Decoder(y_0, y_1 … y_n, Z);
     ŷ = MLP([categorical embeddings; pooled lists; Y_1; …; Y_n; numbers])
 
     e_t puts all channels of event t side by side, e numbers; v_i is the embedding of the i-th of
-    the n features of the candidate that they repeat. Y_i sees y_1 … y_i and all of Z. Every
-    history has a transformer of its own.
+    the n features of the candidate that they repeat. y_0 is a learned start, so that a single
+    feature has something to attend to; Y_i sees y_0 … y_i and all of Z. Every history has a
+    transformer of its own.
 
     Args, call arguments and returns: see `EmbeddingMLP`.
 
@@ -77,7 +78,7 @@ class Transformer(EmbeddingMLP):
         "E": "weights of each history's encoder: layers of 4 e h ⌈e / h⌉ of h heads, 2 e u + u + e "
         "of u feed-forward units, and 4 e of normalisations; with learned positions e for each of "
         "max_items; with order pre 2 e",
-        "V": "weights of each history's decoder: n (k + 1) e of its tokens; layers as the "
+        "V": "weights of each history's decoder: n (k + 1) e + e of its tokens; layers as the "
         "encoder's, with twice the attention and 6 e of normalisations; with order pre 2 e",
     }
 
@@ -143,7 +144,7 @@ class Transformer(EmbeddingMLP):
     def _decoded(
         self, history: History, embedded: Tensors, batch: Tensors, training: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return Y (batch, n, e) and its attention to events (batch, heads, n, items)."""
+        """Return Y_1 … Y_n (batch, n, e) and their attention (batch, heads, n, items)."""
         _, events = compared(history, embedded)
         mask = history_mask(history, batch)
         tokens = events * events.shape[-1] ** 0.5
@@ -153,7 +154,8 @@ class Transformer(EmbeddingMLP):
         encoded, _ = self.encoders[history.name](tokens, mask, training=training)
         target = tf.stack([embedded[name] for name in _targets(history)], axis=1)
         queries = self.targets[history.name](target)
-        return self.decoders[history.name](queries, encoded, mask, training=training)
+        decoded, weights = self.decoders[history.name](queries, encoded, mask, training=training)
+        return decoded[:, 1:], weights[:, :, 1:]
 
 
 def _targets(history: History) -> list[str]:
@@ -162,7 +164,7 @@ def _targets(history: History) -> list[str]:
 
 
 class TargetTokens(keras.layers.Layer):
-    """A token for each feature of the candidate: v_i W_i + b_i.
+    """A learned start, and a token for each feature of the candidate: v_i W_i + b_i.
 
     Args:
         count: Number of features, n.
@@ -172,7 +174,7 @@ class TargetTokens(keras.layers.Layer):
         vectors: v, float (batch, n, dim).
 
     Returns:
-        Float (batch, n, units).
+        Float (batch, 1 + n, units).
     """
 
     def __init__(self, count: int, units: int) -> None:
@@ -181,7 +183,7 @@ class TargetTokens(keras.layers.Layer):
         self.units = units
 
     def build(self, vectors_shape: Shape) -> None:
-        """Create W and b of each feature."""
+        """Create the start, and W and b of each feature."""
         dim = vectors_shape[-1]
         self.kernel = self.add_weight(
             name="kernel",
@@ -191,7 +193,10 @@ class TargetTokens(keras.layers.Layer):
         self.bias = self.add_weight(
             name="bias", shape=(self.count, self.units), initializer="zeros"
         )
+        self.start = self.add_weight(name="start", shape=(self.units,), initializer="random_normal")
 
     def call(self, vectors: tf.Tensor) -> tf.Tensor:
         """Return the tokens; see the class."""
-        return tf.einsum("bnd,ndu->bnu", vectors, self.kernel) + self.bias
+        tokens = tf.einsum("bnd,ndu->bnu", vectors, self.kernel) + self.bias
+        start = tf.broadcast_to(self.start, tf.shape(tokens[:, :1]))
+        return tf.concat([start, tokens], axis=1)

@@ -164,5 +164,5 @@ def _pad_ids(ids: tf.Tensor, most: int) -> tf.Tensor:
         ids: Distinct ids.
         most: How many there could be.
     """
-    multiple = 1 << max(most.bit_length() - 6, 0)
+    multiple = 1 << max(most.bit_length() - 5, 6)
     return tf.pad(ids, [[0, -tf.size(ids) % multiple]])

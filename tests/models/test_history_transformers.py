@@ -71,14 +71,14 @@ def transformer_vector(model, row, history):
     )
     into = model.targets[name]
     vectors = np.split(row.query(history), into.count)
-    queries = [
+    queries = [into.start.numpy()] + [
         v @ kernel + bias
         for v, kernel, bias in zip(vectors, into.kernel.numpy(), into.bias.numpy(), strict=True)
     ]
     decoded, weights = reference.decode(
         np.array(queries), encoded, blocks_of(decoder), norm_of(decoder.last_norm)
     )
-    return decoded.reshape(-1), np.mean(weights, axis=0)
+    return decoded[1:].reshape(-1), np.mean(weights[1:], axis=0)
 
 
 def sasrec_vector(model, row, history):

@@ -117,7 +117,7 @@ def letters_of_transformers(kind, schema, config):
                 found["E"] += config.encoder_layers * block(e, *options) + last
                 found["E"] += history.max_items * e * (config.positions == "learned")
                 found["V"] += config.decoder_layers * block(e, *options, attentions=2) + last
-                found["V"] += targets * (k + 1) * e
+                found["V"] += targets * (k + 1) * e + e
                 found["I"] += targets * e
             case "sasrec":
                 found["E"] += config.encoder_layers * block(e, *options) + 2 * e

@@ -69,7 +69,7 @@ FALLING_RATES = (
         (1, ["train.xla=false"]),
         (5, ["train.xla=false"]),
         (10, ["train.xla=false", *FALLING_RATES]),
-        (13, ["train.xla=true"]),
+        pytest.param(13, ["train.xla=true"], marks=pytest.mark.slow),  # compiles three times
     ],
 )
 def test_an_interrupted_run_continues_to_the_same_weights_to_the_bit(
