@@ -23,6 +23,6 @@ def test_unknown_kind_names_the_nearest(wrong, near):
 
 def test_unknown_kind_far_from_all_lists_them():
     with pytest.raises(
-        ValueError, match=r"no model of kind 'xgboost'; kinds: lr, fm, .*, base, din"
+        ValueError, match=r"no model of kind 'lightgbm'; kinds: lr, fm, .*, base, din"
     ):
-        entry("xgboost")
+        entry("lightgbm")
