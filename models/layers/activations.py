@@ -137,7 +137,7 @@ class Dice(ActivationLayer):
         # a batch of empty histories has no statistics to average
         seen = tf.cast(count > 0, s.dtype)
         self.batches.assign_add(seen)
-        rate = seen * tf.maximum(1.0 - self.momentum, 1.0 / tf.maximum(self.batches, 1.0))
+        rate = seen * tf.maximum(1.0 / tf.maximum(self.batches, 1.0), 1.0 - self.momentum)
         self.mean.assign_add(rate * (mean - self.mean))
         self.variance.assign_add(rate * (variance - self.variance))
         return mean, variance
