@@ -138,6 +138,6 @@ def test_din_learns_interest_and_base_sees_a_blur(tmp_path):
 
 
 @pytest.mark.slow
-def test_din_learns_key_value_and_base_does_not(tmp_path):
+def test_kvmemnn_learns_key_value_and_base_does_not(tmp_path):
     assert way(tmp_path, "key_value", None, 40_000) > 0.95
     assert abs(way(tmp_path, "key_value", TASKS["key_value"].foil, 40_000)) < 0.06
