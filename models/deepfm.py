@@ -1,25 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-from collections.abc import Sequence
-
 import tensorflow as tf
 
 from features.schema import FeatureSchema
 from models.ctr_model import Tensors
 from models.fields import (
     DeepFieldConfig,
-    LinearFieldModel,
+    DeepFieldModel,
     problems_of_vectors,
-    squeeze_logits,
 )
 from models.layers.interactions import pair_products, pairwise_sum
-from models.layers.mlp import MLP
 
 
 class DeepFMConfig(DeepFieldConfig):
     """Options of `DeepFM`."""
 
 
-class DeepFM(LinearFieldModel):
+class DeepFM(DeepFieldModel):
     """DeepFM: a factorisation machine and an MLP on the same vectors.
 
     ŷ = w_0 + Σ_i w_i x_i + Σ_{i<j} <v_i, v_j> x_i x_j + MLP([x_1 v_1; …; x_F v_F])
@@ -43,16 +39,10 @@ class DeepFM(LinearFieldModel):
         default (the paper: 0.5). Items of one list form no pairs among themselves.
     """
 
-    def __init__(
-        self, schema: FeatureSchema, config: DeepFMConfig, slot_values: Sequence[float] = ()
-    ) -> None:
-        super().__init__(schema, config, slot_values)
-        self.mlp = MLP.of(config, output_units=1)
-
     @staticmethod
     def parameter_formula(config: DeepFMConfig) -> str:
         """Return the number of weights as a formula; see `CTRModel.parameter_formula`."""
-        return f"{LinearFieldModel.parameter_formula(config)} + M(X)"
+        return f"{DeepFieldModel.parameter_formula(config)} + M(X)"
 
     @staticmethod
     def problems(schema: FeatureSchema, config: DeepFMConfig) -> list[str]:
@@ -63,11 +53,9 @@ class DeepFM(LinearFieldModel):
         """Compute logits (batch,); see `CTRModel.logits`."""
         linear, vectors, numbers = self.fields(embedded, batch)
         pairs = tf.reduce_sum(pairwise_sum(vectors), axis=1)
-        deep = self.mlp(tf.concat([*vectors, *numbers], axis=1), training=training)
-        return linear + pairs + squeeze_logits(deep, linear.dtype)
+        return linear + pairs + self.deep(vectors, numbers, training)
 
     def interactions(self, batch: Tensors) -> dict[str, tf.Tensor]:
         """Return the parts beside the linear ones; see `CTRModel.terms`."""
-        linear, vectors, numbers = self.fields(self.embeddings(batch), batch)
-        deep = self.mlp(tf.concat([*vectors, *numbers], axis=1), training=False)
-        return {"pairs": pair_products(vectors), "mlp": squeeze_logits(deep, linear.dtype)}
+        _, vectors, numbers = self.fields(self.embeddings(batch), batch)
+        return {"pairs": pair_products(vectors), "mlp": self.deep(vectors, numbers, training=False)}

@@ -19,7 +19,7 @@ from models.layers.fields import (
 )
 from models.layers.interactions import VectorsThenLinear
 from models.layers.masking import ListPooling
-from models.layers.mlp import MLPOptions, Units
+from models.layers.mlp import MLP, MLPOptions, Units
 from models.lr import problems_of_fields
 
 
@@ -95,6 +95,26 @@ class LinearFieldModel(CTRModel):
     def field_names(self) -> tuple[str, ...]:
         """Names of the fields."""
         return self.fields.rows.names
+
+
+class DeepFieldModel(LinearFieldModel):
+    """A `LinearFieldModel` with an MLP that takes the fields' vectors and the dense numbers.
+
+    Args, call arguments, returns and errors: see `LinearFieldModel`.
+    """
+
+    def __init__(
+        self, schema: FeatureSchema, config: DeepFieldConfig, slot_values: Sequence[float] = ()
+    ) -> None:
+        super().__init__(schema, config, slot_values)
+        self.mlp = MLP.of(config, output_units=1)
+
+    def deep(
+        self, vectors: Sequence[tf.Tensor], numbers: Sequence[tf.Tensor], training: bool
+    ) -> tf.Tensor:
+        """Return what the MLP makes of vectors and numbers, (batch,)."""
+        outputs = self.mlp(tf.concat([*vectors, *numbers], axis=1), training=training)
+        return squeeze_logits(outputs, self.dtype)
 
 
 class VectorFieldModel(CTRModel):

@@ -8,9 +8,9 @@ from pydantic import Field
 from features.schema import FeatureSchema, History
 from models.base import EmbeddingMLPConfig, history_mask, problems_of_targets
 from models.ctr_model import Tensors
-from models.layers.memory_hops import recency_ranks
 from models.layers.memory_keys import put_back
 from models.layers.memory_slots import Gating, MarginRanking, SupportingMemories, store
+from models.layers.positions import recency_ranks
 from models.memory import MemoryNetwork, fields_of
 
 LABEL, WEIGHT = "label", "weight"

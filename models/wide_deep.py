@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-from collections.abc import Sequence
-
 import tensorflow as tf
 from pydantic import Field
 
 from features.schema import FeatureSchema
 from models.ctr_model import Tensors
-from models.fields import DeepFieldConfig, LinearFieldModel, squeeze_logits
+from models.fields import DeepFieldConfig, DeepFieldModel
 from models.layers.fields import NumericInput
 from models.layers.masking import ListPooling
-from models.layers.mlp import MLP, Units
+from models.layers.mlp import Units
 from models.lr import problems_of_fields
 
 
@@ -33,7 +31,7 @@ class WideDeepConfig(DeepFieldConfig):
     )
 
 
-class WideDeep(LinearFieldModel):
+class WideDeep(DeepFieldModel):
     """Wide & Deep: a linear model and an MLP on embeddings, trained together.
 
     ŷ = w_0 + Σ_i w_i x_i + MLP([v_1; …; v_F; numbers])
@@ -58,16 +56,10 @@ class WideDeep(LinearFieldModel):
         for layers (the paper: FTRL for the wide part, AdaGrad for the deep one).
     """
 
-    def __init__(
-        self, schema: FeatureSchema, config: WideDeepConfig, slot_values: Sequence[float] = ()
-    ) -> None:
-        super().__init__(schema, config, slot_values)
-        self.mlp = MLP.of(config, output_units=1)
-
     @staticmethod
     def parameter_formula(config: WideDeepConfig) -> str:
         """Return the number of weights as a formula; see `CTRModel.parameter_formula`."""
-        return f"{LinearFieldModel.parameter_formula(config)} + M(X)"
+        return f"{DeepFieldModel.parameter_formula(config)} + M(X)"
 
     @staticmethod
     def problems(schema: FeatureSchema, config: WideDeepConfig) -> list[str]:
@@ -77,11 +69,9 @@ class WideDeep(LinearFieldModel):
     def logits(self, embedded: Tensors, batch: Tensors, training: bool) -> tf.Tensor:
         """Compute logits (batch,); see `CTRModel.logits`."""
         wide, vectors, numbers = self.fields(embedded, batch)
-        deep = self.mlp(tf.concat([*vectors, *numbers], axis=1), training=training)
-        return wide + squeeze_logits(deep, wide.dtype)
+        return wide + self.deep(vectors, numbers, training)
 
     def interactions(self, batch: Tensors) -> dict[str, tf.Tensor]:
         """Return the parts beside the linear ones; see `CTRModel.terms`."""
-        linear, vectors, numbers = self.fields(self.embeddings(batch), batch)
-        deep = self.mlp(tf.concat([*vectors, *numbers], axis=1), training=False)
-        return {"mlp": squeeze_logits(deep, linear.dtype)}
+        _, vectors, numbers = self.fields(self.embeddings(batch), batch)
+        return {"mlp": self.deep(vectors, numbers, training=False)}

@@ -10,11 +10,10 @@ from features.schema import FeatureSchema
 from models.ctr_model import Tensors
 from models.fields import (
     DeepFieldConfig,
-    LinearFieldModel,
+    DeepFieldModel,
     problems_of_vectors,
-    squeeze_logits,
 )
-from models.layers.mlp import MLP, Units
+from models.layers.mlp import Units
 from models.layers.parts import in_parts
 from models.layers.regularisation import l2_penalty
 
@@ -37,7 +36,7 @@ class XDeepFMConfig(DeepFieldConfig):
     )
 
 
-class XDeepFM(LinearFieldModel):
+class XDeepFM(DeepFieldModel):
     """xDeepFM: products of fields of growing degree, an MLP and a linear part.
 
     ŷ = w_0 + Σ_i w_i x_i + MLP([x_1 v_1; …; x_F v_F]) + wᵀ p⁺
@@ -71,7 +70,6 @@ class XDeepFM(LinearFieldModel):
         super().__init__(schema, config, slot_values)
         self.interaction = CompressedInteraction(config.cin_units, config.cin_l2)
         self.output_layer = keras.layers.Dense(1, use_bias=False, dtype=keras.config.floatx())
-        self.mlp = MLP.of(config, output_units=1)
 
     @staticmethod
     def parameter_formula(config: XDeepFMConfig) -> str:
@@ -79,7 +77,7 @@ class XDeepFM(LinearFieldModel):
         maps = [f"h{i}" for i in range(1, len(config.cin_units) + 1)]
         matrices = " + ".join(f"F {a} {b}" for a, b in zip(["F", *maps], maps, strict=False))
         return (
-            f"{LinearFieldModel.parameter_formula(config)} + M(X) + {matrices} + {' + '.join(maps)}"
+            f"{DeepFieldModel.parameter_formula(config)} + M(X) + {matrices} + {' + '.join(maps)}"
         )
 
     @staticmethod
@@ -91,16 +89,14 @@ class XDeepFM(LinearFieldModel):
         """Compute logits (batch,); see `CTRModel.logits`."""
         linear, vectors, numbers = self.fields(embedded, batch)
         explicit = self.output_layer(self.interaction(tf.stack(vectors, axis=1)))
-        deep = self.mlp(tf.concat([*vectors, *numbers], axis=1), training=training)
-        return linear + tf.squeeze(explicit, axis=1) + squeeze_logits(deep, linear.dtype)
+        return linear + tf.squeeze(explicit, axis=1) + self.deep(vectors, numbers, training)
 
     def interactions(self, batch: Tensors) -> dict[str, tf.Tensor]:
         """Return the parts beside the linear ones; see `CTRModel.terms`."""
-        linear, vectors, numbers = self.fields(self.embeddings(batch), batch)
+        _, vectors, numbers = self.fields(self.embeddings(batch), batch)
         explicit = self.output_layer(self.interaction(tf.stack(vectors, axis=1)))
-        deep = self.mlp(tf.concat([*vectors, *numbers], axis=1), training=False)
         products = tf.squeeze(explicit, axis=1)
-        return {"products": products, "mlp": squeeze_logits(deep, linear.dtype)}
+        return {"products": products, "mlp": self.deep(vectors, numbers, training=False)}
 
 
 class CompressedInteraction(keras.layers.Layer):

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from models.layers.masking import masked_softmax, weighted_sum
+from models.layers.positions import recency_ranks
 
 Shape = Sequence[int | None]
 Tying = Literal["adjacent", "layer_wise"]
@@ -34,16 +35,6 @@ def position_encoding(places: int, dim: int) -> np.ndarray:
     j = np.arange(1, places + 1)[:, np.newaxis] / places
     k = np.arange(1, dim + 1) / dim
     return (1 - j) - k * (1 - 2 * j)
-
-
-def recency_ranks(mask: tf.Tensor) -> tf.Tensor:
-    """Return how many real items are newer than each, int32 (batch, items); < 0 at padding.
-
-    Args:
-        mask: bool (batch, items), True at real items, which come first, oldest first.
-    """
-    count = tf.reduce_sum(tf.cast(mask, tf.int32), axis=1, keepdims=True)
-    return count - 1 - tf.range(tf.shape(mask)[1])
 
 
 class EndToEndMemory(keras.layers.Layer):

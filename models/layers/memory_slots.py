@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from models.layers.masking import masked_softmax
-from models.layers.memory_hops import recency_ranks
+from models.layers.positions import recency_ranks
 
 Shape = Sequence[int | None]
 Gating = Literal["probability", "none"]
