@@ -8,28 +8,15 @@ from pydantic import Field
 
 from features.schema import FeatureSchema
 from models.ctr_model import Tensors
-from models.fields import DeepFieldConfig, VectorFieldModel, squeeze_logits
-from models.layers.fields import NumericInput
-from models.layers.masking import ListPooling
+from models.fields import SideBySideConfig, VectorFieldModel, squeeze_logits
 from models.layers.mlp import MLP
 from models.layers.regularisation import l2_penalty
 from models.lr import problems_of_fields
 
 
-class DCNConfig(DeepFieldConfig):
+class DCNConfig(SideBySideConfig):
     """Options of `DCN`."""
 
-    initial_stddev: float = Field(
-        0.1, gt=0, description="Standard deviation of the vectors' coordinates at the start."
-    )
-    list_pooling: ListPooling = Field(
-        "mean", description="How a list enters: the sum, weighted mean or largest of its items."
-    )
-    numeric_input: NumericInput = Field(
-        "dense",
-        description="How numbers enter: dense, as they are, beside the vectors; as fields, each "
-        "its value times a vector of its own; or none.",
-    )
     cross_layers: int = Field(2, ge=0, description="Number of cross layers.")
     rank: int | None = Field(
         None, ge=1, description="Rank of the cross layers' matrices; full when left out."

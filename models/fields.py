@@ -48,6 +48,22 @@ class DeepFieldConfig(FieldConfig, MLPOptions):
     )
 
 
+class SideBySideConfig(DeepFieldConfig):
+    """Options of models whose layers take all vectors and numbers side by side."""
+
+    initial_stddev: float = Field(
+        0.1, gt=0, description="Standard deviation of the vectors' coordinates at the start."
+    )
+    list_pooling: ListPooling = Field(
+        "mean", description="How a list enters: the sum, weighted mean or largest of its items."
+    )
+    numeric_input: NumericInput = Field(
+        "dense",
+        description="How numbers enter: dense, as they are, beside the vectors; as fields, each "
+        "its value times a vector of its own; or none.",
+    )
+
+
 class LinearFieldModel(CTRModel):
     """A model that starts from `w_0 + Σ_i w_i x_i` and the fields' vectors x_i v_i.
 

@@ -8,27 +8,14 @@ from pydantic import Field
 
 from features.schema import FeatureSchema
 from models.ctr_model import Tensors
-from models.fields import DeepFieldConfig, VectorFieldModel, squeeze_logits
-from models.layers.fields import NumericInput
-from models.layers.masking import ListPooling
+from models.fields import SideBySideConfig, VectorFieldModel, squeeze_logits
 from models.layers.mlp import MLP, Units
 from models.lr import problems_of_fields
 
 
-class FinalMLPConfig(DeepFieldConfig):
+class FinalMLPConfig(SideBySideConfig):
     """Options of `FinalMLP`."""
 
-    initial_stddev: float = Field(
-        0.1, gt=0, description="Standard deviation of the vectors' coordinates at the start."
-    )
-    list_pooling: ListPooling = Field(
-        "mean", description="How a list enters: the sum, weighted mean or largest of its items."
-    )
-    numeric_input: NumericInput = Field(
-        "dense",
-        description="How numbers enter: dense, as they are, beside the vectors; as fields, each "
-        "its value times a vector of its own; or none.",
-    )
     hidden_units: Units = Field(
         (400, 400, 400), min_length=1, description="Width of each hidden layer of the first stream."
     )

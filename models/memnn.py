@@ -5,7 +5,7 @@ from typing import ClassVar
 import tensorflow as tf
 from pydantic import Field
 
-from features.schema import FeatureSchema, History
+from features.schema import LABEL, WEIGHT, FeatureSchema, History
 from models.base import EmbeddingMLPConfig, history_mask, problems_of_targets
 from models.ctr_model import Tensors
 from models.layers.memory_keys import put_back
@@ -13,7 +13,6 @@ from models.layers.memory_slots import Gating, MarginRanking, SupportingMemories
 from models.layers.positions import recency_ranks
 from models.memory import MemoryNetwork, fields_of
 
-LABEL, WEIGHT = "label", "weight"
 """Batch keys of the labels and the weights of the rows; only training has them."""
 SCORED, ASKED, CHOSEN = range(3)
 """Places of the three embeddings in a row of the tables."""

@@ -74,20 +74,19 @@ class NFM(LinearFieldModel):
     def logits(self, embedded: Tensors, batch: Tensors, training: bool) -> tf.Tensor:
         """Compute logits (batch,); see `CTRModel.logits`."""
         linear, vectors, numbers = self.fields(embedded, batch)
-        pooled = pairwise_sum(vectors)
-        if self.norm:
-            pooled = self.norm(pooled, training=training)
-        pooled = tf.cast(self.dropout(pooled, training=training), linear.dtype)
-        deep = self.mlp(tf.concat([pooled, *numbers], axis=1), training=training)
-        return linear + squeeze_logits(deep, linear.dtype)
+        return linear + self._deep(vectors, numbers, training)
 
     def interactions(self, batch: Tensors) -> dict[str, tf.Tensor]:
         """Return the parts beside the linear ones; see `CTRModel.terms`."""
-        linear, vectors, numbers = self.fields(self.embeddings(batch), batch)
+        _, vectors, numbers = self.fields(self.embeddings(batch), batch)
+        return {"mlp": self._deep(vectors, numbers, training=False)}
+
+    def _deep(
+        self, vectors: Sequence[tf.Tensor], numbers: Sequence[tf.Tensor], training: bool
+    ) -> tf.Tensor:
         pooled = pairwise_sum(vectors)
         if self.norm:
-            pooled = self.norm(pooled, training=False)
-        deep = self.mlp(
-            tf.concat([tf.cast(pooled, linear.dtype), *numbers], axis=1), training=False
-        )
-        return {"mlp": squeeze_logits(deep, linear.dtype)}
+            pooled = self.norm(pooled, training=training)
+        pooled = tf.cast(self.dropout(pooled, training=training), self.dtype)
+        outputs = self.mlp(tf.concat([pooled, *numbers], axis=1), training=training)
+        return squeeze_logits(outputs, self.dtype)

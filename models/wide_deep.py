@@ -4,30 +4,17 @@ from pydantic import Field
 
 from features.schema import FeatureSchema
 from models.ctr_model import Tensors
-from models.fields import DeepFieldConfig, DeepFieldModel
-from models.layers.fields import NumericInput
-from models.layers.masking import ListPooling
+from models.fields import DeepFieldModel, SideBySideConfig
 from models.layers.mlp import Units
 from models.lr import problems_of_fields
 
 
-class WideDeepConfig(DeepFieldConfig):
+class WideDeepConfig(SideBySideConfig):
     """Options of `WideDeep`."""
 
     embedding_dim: int = Field(32, ge=1, description="Length of each field's vector.")
-    initial_stddev: float = Field(
-        0.1, gt=0, description="Standard deviation of the vectors' coordinates at the start."
-    )
-    list_pooling: ListPooling = Field(
-        "mean", description="How a list enters: the sum, weighted mean or largest of its items."
-    )
     hidden_units: Units = Field(
         (1024, 512, 256), description="Width of each hidden layer of the MLP."
-    )
-    numeric_input: NumericInput = Field(
-        "dense",
-        description="How numbers enter: dense, as they are, into both parts; as fields, each its "
-        "value times a vector of its own; or none.",
     )
 
 

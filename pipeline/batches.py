@@ -11,11 +11,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from features.schema import CategoricalList, FeatureSchema, History, length_key, weight_key
+from features.schema import (
+    LABEL,
+    WEIGHT,
+    CategoricalList,
+    FeatureSchema,
+    History,
+    length_key,
+    weight_key,
+)
 from models.base import places_key
 
 Batch = dict[str, np.ndarray]
-LABEL, WEIGHT = "label", "weight"
 
 
 def list_widths(schema: FeatureSchema) -> dict[str, int]:

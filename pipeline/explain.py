@@ -15,6 +15,7 @@ import tensorflow as tf
 from features.gaps import GAP_BITS
 from features.schema import (
     FIRST_UNKNOWN,
+    LABEL,
     MISSING,
     Categorical,
     CategoricalList,
@@ -26,7 +27,7 @@ from features.schema import (
 from features.space import FeatureSpace
 from features.specs import BucketedSpec, CategoricalSpec, DatetimeSpec
 from models.ctr_model import CTRModel
-from pipeline.batches import LABEL, Batch, batch_keys, list_widths, parquet_files, to_numpy
+from pipeline.batches import Batch, batch_keys, list_widths, parquet_files, to_numpy
 from pipeline.config_file import load_config
 from pipeline.errors import ConfigError
 from pipeline.progress import Progress

@@ -8,11 +8,9 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from features.schema import FeatureSchema
+from features.schema import LABEL, WEIGHT, FeatureSchema
 from models.ctr_model import CTRModel
 from pipeline.batches import (
-    LABEL,
-    WEIGHT,
     Batch,
     add_places,
     batch_keys,

@@ -7,9 +7,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from features.schema import LABEL, WEIGHT
 from models.ctr_model import CTRModel
 from models.optimizers import RowOptimizer
-from pipeline.batches import LABEL, WEIGHT
 
 Tensors = Mapping[str, tf.Tensor]
 

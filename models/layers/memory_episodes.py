@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from models.layers.masking import masked_softmax
+from models.layers.recurrence import gated_recurrence
 
 Shape = Sequence[int | None]
 GateNormalisation = Literal["sigmoid", "softmax"]
@@ -55,31 +56,16 @@ class GatedGRU(keras.layers.Layer):
 
     def call(self, inputs: tf.Tensor, gates: tf.Tensor, state: tf.Tensor) -> tf.Tensor:
         """Run over time; see the class."""
-        projected = tf.transpose(self._projected(inputs), [1, 0, 2])  # (T, B, 3U)
-        opened = tf.transpose(gates)[..., tf.newaxis]  # (T, B, 1)
+        projected = tf.tensordot(inputs, tf.convert_to_tensor(self.kernel), 1) + self.bias
+        # 1 - z = σ(-…) is the share that a step replaces
+        signs = tf.repeat(tf.constant([-1.0, 1.0, 1.0], projected.dtype), self.units)
         recurrent = tf.convert_to_tensor(self.recurrent_kernel)
-
-        def step(h: tf.Tensor, at_time: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
-            x, g = at_time
-            return h + g * (_gru(x, h, recurrent) - h)
-
-        return tf.transpose(tf.scan(step, (projected, opened), state), [1, 0, 2])
+        return gated_recurrence(projected * signs, gates, state, recurrent * signs)
 
     def step(self, inputs: tf.Tensor, state: tf.Tensor) -> tf.Tensor:
         """Return GRU(x, h) of one step of a built layer: x (batch, width), h (batch, units)."""
-        recurrent = tf.convert_to_tensor(self.recurrent_kernel)
-        return _gru(self._projected(inputs), state, recurrent)
-
-    def _projected(self, inputs: tf.Tensor) -> tf.Tensor:
-        return tf.tensordot(inputs, tf.convert_to_tensor(self.kernel), 1) + self.bias
-
-
-def _gru(x: tf.Tensor, h: tf.Tensor, recurrent: tf.Tensor) -> tf.Tensor:
-    """Return the next state of projected inputs (batch, 3U) and a state (batch, U)."""
-    x_z, x_r, x_h = tf.split(x, 3, axis=-1)
-    u_z, u_r, u_h = tf.split(tf.matmul(h, recurrent), 3, axis=-1)
-    z, r = tf.sigmoid(x_z + u_z), tf.sigmoid(x_r + u_r)
-    return z * h + (1.0 - z) * tf.tanh(x_h + r * u_h)
+        opened = tf.ones_like(inputs[:, :1])
+        return self.call(inputs[:, tf.newaxis], opened, state)[:, 0]
 
 
 class EpisodeGate(keras.layers.Layer):

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from features.schema import LABEL, WEIGHT
 from models.layers.masking import length_mask
 from models.layers.next_event import NextEventLoss
 from models.optimizers import RowAdam
 from models.registry import MODELS, build
-from pipeline.batches import LABEL, WEIGHT
 from pipeline.train_step import TrainStep
 from tests.models.against_reference import EmbeddedRow, assert_equals_reference
 from tests.models.examples import SCHEMA, make, random_batch, randomise, reference_layers

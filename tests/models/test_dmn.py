@@ -119,7 +119,9 @@ def test_a_thousand_events_train_in_one_loop_of_the_graph():
         layer(question, inputs[:, :2], mask[:, :2])
         compiled = tf.function(step, jit_compile=True)
         slope = compiled(inputs, mask)
-        sizes[items] = len(compiled.get_concrete_function(inputs, mask).graph.get_operations())
+        operations = compiled.get_concrete_function(inputs, mask).graph.get_operations()
+        # zeros are stored when they are few, and filled in when they are many
+        sizes[items] = sum(op.type not in {"Const", "Fill"} for op in operations)
         assert np.isfinite(slope).all()
         assert np.any(slope[0, -1])  # that of the first of a thousand is below float32
         assert not np.any(slope[1, 7:])
