@@ -91,8 +91,11 @@ class TrainConfig(Section):
     epochs: int = Field(3, ge=1, description="Passes over the training rows, at most.")
     batch_size: int = Field(4096, ge=1, description="Rows per step.")
     learning_rate: float = Field(1e-3, gt=0, description="Of the dense weights.")
-    table_learning_rate: float | None = Field(
-        None, gt=0, description="Of the embedding tables; as learning_rate if not given."
+    table_learning_rate: float = Field(
+        1e-2,
+        gt=0,
+        description="Of the embedding tables. A row moves only in the steps whose batch holds it, "
+        "so that it needs longer steps than a dense weight.",
     )
     dense_optimizer: DenseOptimizer = Field(Adam(), description="Fits the dense weights.")
     table_optimizer: TableOptimizer = Field(

@@ -19,7 +19,7 @@ from pipeline.config_train import (
 
 def table_optimizer(config: TrainConfig) -> rows.RowOptimizer:
     """Return the optimiser of embedding rows."""
-    rate = config.table_learning_rate or config.learning_rate
+    rate = config.table_learning_rate
     match config.table_optimizer:
         case Adam() as adam:
             return rows.RowAdam(rate, adam.beta_1, adam.beta_2, adam.epsilon)

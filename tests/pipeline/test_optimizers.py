@@ -8,24 +8,23 @@ from pipeline.optimizers import dense_optimizer, rate_factor, table_optimizer
 
 
 def config(**options):
-    return TrainConfig.model_validate({"learning_rate": 0.02, **options})
+    return TrainConfig.model_validate({"learning_rate": 0.02, "table_learning_rate": 0.3, **options})
 
 
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({}, rows.RowAdam(0.02)),
-        ({"table_learning_rate": 0.5}, rows.RowAdam(0.5)),
-        ({"table_optimizer": {"kind": "adam", "beta_1": 0.8}}, rows.RowAdam(0.02, 0.8)),
+        ({}, rows.RowAdam(0.3)),
+        ({"table_optimizer": {"kind": "adam", "beta_1": 0.8}}, rows.RowAdam(0.3, 0.8)),
         (
             {"table_optimizer": {"kind": "adagrad", "initial_accumulator": 1}},
-            rows.RowAdagrad(0.02, 1.0),
+            rows.RowAdagrad(0.3, 1.0),
         ),
         (
             {"table_optimizer": {"kind": "ftrl", "beta": 2, "l1": 3, "l2": 4}},
-            rows.RowFTRL(0.02, 2.0, 3.0, 4.0),
+            rows.RowFTRL(0.3, 2.0, 3.0, 4.0),
         ),
-        ({"table_optimizer": {"kind": "sgd", "momentum": 0.9}}, rows.RowSGD(0.02, 0.9)),
+        ({"table_optimizer": {"kind": "sgd", "momentum": 0.9}}, rows.RowSGD(0.3, 0.9)),
     ],
 )
 def test_tables_get_the_optimiser_of_the_config(options, expected):
