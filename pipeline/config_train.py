@@ -139,3 +139,13 @@ class TrainConfig(Section):
                 f"the schedule drops the rates, after {self.schedule.patience}: set patience higher"
             )
         return self
+
+    @model_validator(mode="after")
+    def _has_what_is_divided_by_counts(self) -> Self:
+        penalties = self.table_l2.values() if isinstance(self.table_l2, dict) else [self.table_l2]
+        if self.table_l2_by_count and not any(penalties):
+            raise ValueError(
+                "table_l2_by_count divides table_l2 by counts, which is 0 here: set table_l2, or "
+                "leave table_l2_by_count out"
+            )
+        return self

@@ -100,6 +100,12 @@ def test_numbers_must_be_finite():
     refused("finite number", evaluate={"gates": {"auc": {"min": float("inf")}}})
 
 
+def test_penalties_by_count_need_a_penalty():
+    refused("set table_l2, or leave", train={"table_l2_by_count": True})
+    refused("set table_l2, or leave", train={"table_l2_by_count": True, "table_l2": {"a": 0}})
+    config(train={"table_l2_by_count": True, "table_l2": {"a": 0, "b": 0.1}})
+
+
 def test_paths_take_dates_and_variables(monkeypatch):
     monkeypatch.setenv("LOGS", "/logs")
     assert expand_path("${LOGS}/{date}/*.csv", "2026-01-31") == "/logs/2026-01-31/*.csv"
