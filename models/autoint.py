@@ -61,7 +61,7 @@ class AutoInt(VectorFieldModel):
 
     References:
         Song et al., AutoInt: Automatic Feature Interaction Learning via Self-Attentive Neural
-        Networks, CIKM 2019, §4.3 to §4.5; §5.4 for AutoInt+.
+        Networks, CIKM 2019, §4.3 to §4.5; §5.5 for AutoInt+.
     Differs from the paper: a list is pooled as the Config says (the paper: mean). Dense numbers, if
         any, enter the MLP only.
     """

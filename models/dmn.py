@@ -39,7 +39,7 @@ class DMN(MemoryNetwork):
         ICML 2016, §2, Eq. 1 to 8.
     Differs from the paper: see `DynamicMemory`; the answer enters an MLP beside the other
         features, in place of a soft-max over words. Gates learn from clicks alone: a log has no
-        supporting facts to supervise them with (§2.6).
+        supporting facts to supervise them with (§2.5).
     """
 
     symbols: ClassVar[Mapping[str, str]] = {

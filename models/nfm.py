@@ -45,7 +45,7 @@ class NFM(LinearFieldModel):
 
     References:
         He & Chua, Neural Factorization Machines for Sparse Predictive Analytics, SIGIR 2017,
-        §3.1, Eq. 2, 3 and 5 to 7; §3.3.1 for dropout and batch normalisation, both also of the
+        §3.1, Eq. 2, 3 and 5 to 7; §3.3 for dropout and batch normalisation, both also of the
         pooled vector.
     Differs from the paper: dropout and batch normalisation are off by default, and vectors of 16
         (the paper: both on, 64). Dense numbers, if any, stand beside the pooled vector. Items of

@@ -171,7 +171,7 @@ class DynamicMemory(keras.layers.Layer):
     References:
         Kumar et al., Ask Me Anything: Dynamic Memory Networks for Natural Language Processing,
         ICML 2016, §2.1 to §2.4, Eq. 1 to 8; the soft-max is that of Xiong et al., Dynamic Memory
-        Networks for Visual and Textual Question Answering, ICML 2016, §3.2, Eq. 10.
+        Networks for Visual and Textual Question Answering, ICML 2016, §3.3, Eq. 10.
     Differs from the paper: a fact is one input, not a sentence of words; the question's GRU and
         the answer's take one step, the latter without a previous word y. Episodes are as many as
         asked for; no end-of-passes fact stops them.
