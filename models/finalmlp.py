@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import math
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
@@ -193,10 +194,15 @@ class BilinearFusion(keras.layers.Layer):
         """Create b, w and W of each head, side by side."""
         first, second = first_shape[-1], second_shape[-1]
         self.linear.build((None, first + second))
+        shape = (self.num_heads, first // self.num_heads, second // self.num_heads)
         self.kernel = self.add_weight(
             name="kernel",
-            shape=(self.num_heads, first // self.num_heads, second // self.num_heads),
-            initializer="glorot_uniform",
+            shape=shape,
+            # Glorot's for one output of all products, not for W_h as a layer of its own: the sum
+            # over heads would start with logits of several units
+            initializer=keras.initializers.RandomNormal(
+                stddev=math.sqrt(2 / (math.prod(shape) + 1))
+            ),
         )
 
     def call(self, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:

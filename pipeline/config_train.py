@@ -92,7 +92,7 @@ class TrainConfig(Section):
     batch_size: int = Field(4096, ge=1, description="Rows per step.")
     learning_rate: float = Field(1e-3, gt=0, description="Of the dense weights.")
     table_learning_rate: float = Field(
-        1e-2,
+        5e-3,
         gt=0,
         description="Of the embedding tables. A row moves only in the steps whose batch holds it, "
         "so that it needs longer steps than a dense weight.",
