@@ -8,6 +8,7 @@ from pydantic import Field
 
 from features.schema import FeatureSchema, History, length_key
 from models.ctr_model import CTRModel, ModelConfig, Tensors, stack_numeric
+from models.history_weights import ANY, WeightsMeaning
 from models.layers.activations import Activation
 from models.layers.embeddings import EmbeddingTables
 from models.layers.masking import ListPooling, length_mask, masked_mean, masked_sum, pool_list
@@ -203,12 +204,26 @@ class Base(EmbeddingMLP):
         events = tf.concat([embedded[channel.name] for channel in history.channels], axis=-1)
         return self.pool(events, history_mask(history, batch))
 
-    def event_weights(self, batch: Tensors) -> dict[str, tf.Tensor]:
-        """Return 1 for every event, or its share of a mean; see `CTRModel.event_weights`."""
-        masks = {h.name: tf.cast(history_mask(h, batch), self.dtype) for h in self.schema.histories}
+    def history_weights(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return 1 for every event, or its share of a mean; see `CTRModel.history_weights`."""
+        masks = {
+            h.name: tf.cast(history_mask(h, batch), self.dtype)[:, tf.newaxis]
+            for h in self.schema.histories
+        }
         if self.pool is masked_sum:
             return masks
         return {
-            name: tf.math.divide_no_nan(mask, tf.reduce_sum(mask, axis=1, keepdims=True))
+            name: tf.math.divide_no_nan(mask, tf.reduce_sum(mask, axis=2, keepdims=True))
             for name, mask in masks.items()
         }
+
+    @property
+    def weights_meaning(self) -> WeightsMeaning | None:
+        """Say that events weigh alike; see `CTRModel.weights_meaning`."""
+        if self.pool is masked_sum:
+            caption = "The model adds the events up: each weighs 1, whatever the candidate is."
+            return WeightsMeaning(caption, total=ANY)
+        return WeightsMeaning(
+            "The model takes the mean of the events: all weigh the same, whatever the candidate "
+            "is, and add up to 1."
+        )

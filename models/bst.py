@@ -15,6 +15,7 @@ from models.base import (
     problems_of_targets,
 )
 from models.ctr_model import Tensors
+from models.history_weights import UP_TO_ONE, WeightsMeaning, last_of
 from models.layers.activations import Activation
 from models.layers.masking import masked_mean
 from models.layers.mlp import Units
@@ -89,6 +90,7 @@ class BST(EmbeddingMLP):
             activation="leaky_relu",
             dropout_rate=config.dropout_rate,
         )
+        self.transformer_layers = config.transformer_layers
         self.tokens = {
             history.name: TargetAndEvents(
                 None if history.time_gap else config.embedding_dim,
@@ -120,20 +122,30 @@ class BST(EmbeddingMLP):
         encoded, _ = self._encoded(history, embedded, mask, training)
         return tf.concat([encoded[:, 0], masked_mean(encoded[:, 1:], mask)], axis=-1)
 
-    def head_weights(self, batch: Tensors) -> dict[str, tf.Tensor]:
-        """Return the candidate's attention to every event in the last layer, by head.
-
-        What is missing from 1 is its attention to itself.
-        """
+    def history_weights(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return the candidate's attention in the last layer; see `CTRModel.history_weights`."""
         embedded = self.embeddings(batch)
         return {
             h.name: self._encoded(h, embedded, history_mask(h, batch))[1][:, :, 0, 1:]
             for h in self.schema.histories
         }
 
-    def event_weights(self, batch: Tensors) -> dict[str, tf.Tensor]:
-        """Return the mean over heads of `head_weights`, float (batch, items)."""
-        return {name: tf.reduce_mean(w, axis=1) for name, w in self.head_weights(batch).items()}
+    @property
+    def weights_meaning(self) -> WeightsMeaning | None:
+        """Say whose attention it is; see `CTRModel.weights_meaning`."""
+        mixed = (
+            "" if self.transformer_layers == 1 else " By then the layers before have mixed the "
+            "events, so that a place stands for more than its own event."
+        )  # fmt: skip
+        return WeightsMeaning(
+            f"Self-attention of {last_of(self.transformer_layers, 'transformer layers')}, from the "
+            "candidate's place to each event, by head. A head's weights over events and candidate "
+            "are a soft-max: what is missing from 1 is the candidate's attention to itself."
+            f"{mixed} The score also uses the mean of what the layer makes of the events "
+            "themselves, of which these weights say nothing.",
+            line="head",
+            total=UP_TO_ONE,
+        )
 
     def _encoded(
         self, history: History, embedded: Tensors, mask: tf.Tensor, training: bool = False

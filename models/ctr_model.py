@@ -9,6 +9,7 @@ import tensorflow as tf
 from pydantic import BaseModel, ConfigDict, Field
 
 from features.schema import FeatureSchema
+from models.history_weights import WeightsMeaning
 from models.layers.embeddings import EmbeddingTables
 
 Tensors = Mapping[str, tf.Tensor]
@@ -124,13 +125,22 @@ class CTRModel(keras.Model):
         """
         return None
 
-    def event_weights(self, batch: Tensors) -> dict[str, tf.Tensor]:
-        """Return the weight of every event by history, float (batch, items); 0 at padding."""
+    def history_weights(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return what each event weighs, by history, float (batch, lines, items); 0 at padding.
+
+        Lines are heads, hops or what else the model has several weights of an event for;
+        `weights_meaning` says so. Empty for a model without histories.
+        """
         return {}
 
-    def head_weights(self, batch: Tensors) -> dict[str, tf.Tensor]:
-        """Return the same by head, float (batch, heads, items); none for a model without heads."""
-        return {}
+    @property
+    def weights_meaning(self) -> WeightsMeaning | None:
+        """What `history_weights` are; None for a model without histories."""
+        return None
+
+    def event_weights(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return the mean over the lines of `history_weights`, float (batch, items)."""
+        return {name: tf.reduce_mean(w, axis=1) for name, w in self.history_weights(batch).items()}
 
     def build_from(self, batch: Tensors) -> None:
         """Create all weights by one call on a batch; Keras builds layers on first use."""

@@ -15,6 +15,7 @@ from models.base import (
     problems_of_targets,
 )
 from models.ctr_model import Tensors
+from models.history_weights import WeightsMeaning
 from models.layers.masking import masked_softmax
 from models.layers.next_event import NextEventLoss
 from models.layers.recurrent import AGRU, AIGRU, AUGRU, GRU
@@ -25,6 +26,13 @@ _UNITS: Mapping[Evolution, type[AUGRU | AGRU | AIGRU]] = {
     "augru": AUGRU,
     "agru": AGRU,
     "aigru": AIGRU,
+}
+
+
+_ACTS: Mapping[Evolution, str] = {
+    "augru": "multiplies the update gate of the second recurrent unit, AUGRU",
+    "agru": "is the update gate of the second recurrent unit, AGRU",
+    "aigru": "multiplies the input of the second recurrent unit, AIGRU",
 }
 
 
@@ -76,6 +84,7 @@ class DIEN(EmbeddingMLP):
     ) -> None:
         super().__init__(schema, config, slot_values)
         widths = {h.name: len(h.channels) * config.embedding_dim for h in self.schema.histories}
+        self.evolution = config.evolution
         self.extractors = {name: GRU(width) for name, width in widths.items()}
         self.scorers = {name: GeneralScorer() for name in widths}
         self.evolutions = {name: _UNITS[config.evolution](w) for name, w in widths.items()}
@@ -106,10 +115,23 @@ class DIEN(EmbeddingMLP):
             self.next_event[history.name](states, events, ids, mask)
         return self.evolutions[history.name](states, weights, mask)[:, -1]
 
-    def event_weights(self, batch: Tensors) -> dict[str, tf.Tensor]:
-        """Return a_t of every event by history, float (batch, items); 0 at padding."""
+    def history_weights(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return a_t of every event; see `CTRModel.history_weights`."""
         embedded = self.embeddings(batch)
-        return {h.name: self._attended(h, embedded, batch)[1] for h in self.schema.histories}
+        return {
+            h.name: self._attended(h, embedded, batch)[1][:, tf.newaxis]
+            for h in self.schema.histories
+        }
+
+    @property
+    def weights_meaning(self) -> WeightsMeaning | None:
+        """Say what a_t is; see `CTRModel.weights_meaning`."""
+        return WeightsMeaning(
+            "Attention of the candidate to the interest at each event, normalised by soft-max: "
+            "it adds up to 1 over the history. The interest at an event is the state of a first "
+            "recurrent unit, which has read all events up to that one. The weight "
+            f"{_ACTS[self.evolution]}: what a large weight lets in, later events may overwrite."
+        )
 
     def _attended(
         self, history: History, embedded: Tensors, batch: Tensors

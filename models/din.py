@@ -15,9 +15,17 @@ from models.base import (
     problems_of_targets,
 )
 from models.ctr_model import Tensors
+from models.history_weights import ANY, ONE, WeightsMeaning
 from models.layers.activations import Activation
 from models.layers.attention import ActivationUnit, AttentionPooling, Normalisation
 from models.layers.mlp import Units
+
+_NORMALISED: Mapping[Normalisation, str] = {
+    "none": "They are not normalised: a weight may be negative or above 1, and their sum says how "
+    "strong the interest is, so that it differs from row to row.",
+    "softmax": "They are normalised by soft-max over the history and add up to 1.",
+    "sigmoid": "Each is between 0 and 1 by itself (sigmoid); they do not add up to 1.",
+}
 
 
 class DINConfig(EmbeddingMLPConfig):
@@ -64,6 +72,7 @@ class DIN(EmbeddingMLP):
         self, schema: FeatureSchema, config: DINConfig, slot_values: Sequence[float] = ()
     ) -> None:
         super().__init__(schema, config, slot_values)
+        self.normalisation = config.normalisation
         self.pools = {
             history.name: AttentionPooling(
                 ActivationUnit(config.attention_units, config.attention_activation),
@@ -91,13 +100,23 @@ class DIN(EmbeddingMLP):
         places = batch.get(places_key(history.name))
         return self.pools[history.name](query, events, mask, places=places, training=training)
 
-    def event_weights(self, batch: Tensors) -> dict[str, tf.Tensor]:
-        """Return the weight of every event by history, float (batch, items); 0 at padding."""
+    def history_weights(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return a of every event; see `CTRModel.history_weights`."""
         embedded = self.embeddings(batch)
         weights = {}
         for history in self.schema.histories:
             query, events = compared(history, embedded)
-            _, weights[history.name] = self.pools[history.name](
+            _, found = self.pools[history.name](
                 query, events, history_mask(history, batch), return_weights=True
             )
+            weights[history.name] = found[:, tf.newaxis]
         return weights
+
+    @property
+    def weights_meaning(self) -> WeightsMeaning | None:
+        """Say what a is; see `CTRModel.weights_meaning`."""
+        return WeightsMeaning(
+            "How well each event fits the candidate by the activation unit; the events' vectors "
+            f"are multiplied by these weights and added up. {_NORMALISED[self.normalisation]}",
+            total=ONE if self.normalisation == "softmax" else ANY,
+        )

@@ -8,6 +8,7 @@ from pydantic import Field
 from features.schema import FeatureSchema, History
 from models.base import EmbeddingMLPConfig, history_mask, problems_of_targets
 from models.ctr_model import Tensors
+from models.history_weights import ANY, ONE, WeightsMeaning
 from models.layers.memory_episodes import DynamicMemory, GateNormalisation
 from models.memory import MemoryNetwork, fields_of
 
@@ -55,6 +56,7 @@ class DMN(MemoryNetwork):
         self, schema: FeatureSchema, config: DMNConfig, slot_values: Sequence[float] = ()
     ) -> None:
         super().__init__(schema, config, slot_values)
+        self.gate_normalisation = config.gate_normalisation
         self.memories = {
             history.name: DynamicMemory(
                 config.memory_units,
@@ -75,6 +77,23 @@ class DMN(MemoryNetwork):
     def problems(schema: FeatureSchema, config: EmbeddingMLPConfig) -> list[str]:
         """Return what does not fit, in plain words; empty if all does."""
         return problems_of_targets("dmn", schema)
+
+    @property
+    def weights_meaning(self) -> WeightsMeaning | None:
+        """Say what the gates are; see `CTRModel.weights_meaning`."""
+        soft = self.gate_normalisation == "softmax"
+        added = (
+            "they are normalised by soft-max and add up to 1 in each episode" if soft else
+            "each is between 0 and 1 by itself (sigmoid), and they do not add up to 1"
+        )  # fmt: skip
+        return WeightsMeaning(
+            "Gates: how far each event moves the state of an episode, which goes through the "
+            f"history from old to new; {added}. What is gated is the state of a recurrent unit "
+            "that has read all events up to that one, and what one gate lets in, later ones may "
+            "overwrite.",
+            line="episode",
+            total=ONE if soft else ANY,
+        )
 
     def recall(
         self, history: History, embedded: Tensors, batch: Tensors, training: bool

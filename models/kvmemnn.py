@@ -8,8 +8,14 @@ from pydantic import Field
 from features.schema import Channel, FeatureSchema, History
 from models.base import EmbeddingMLPConfig, history_mask, problems_of_targets
 from models.ctr_model import Tensors
+from models.history_weights import ONE, UP_TO_ONE, WeightsMeaning
 from models.layers.memory_keys import KeyValueMemory, SimHash, newest, put_back, same_key
 from models.memory import MemoryNetwork
+
+_MATCH = {
+    "same_key": "share an id with the candidate",
+    "simhash": "have keys in about the candidate's direction",
+}
 
 
 class KVMemNNConfig(EmbeddingMLPConfig):
@@ -140,6 +146,26 @@ class KVMemNN(MemoryNetwork):
             for history in schema.histories
             if not roles(history, config).asked and any(c.target for c in history.channels)
         ]
+
+    @property
+    def weights_meaning(self) -> WeightsMeaning | None:
+        """Say what p is, and of which events; see `CTRModel.weights_meaning`."""
+        hashed = self.key_hashing != "none"
+        over = "all events, so that each hop's weights add up to 1"
+        if hashed:
+            over = (
+                f"those that key hashing kept, at most the {self.max_memories} newest that "
+                f"{_MATCH[self.key_hashing]} ({self.key_hashing}): each hop's weights add up to 1, "
+                "or are all 0 if none was kept, and an event of weight 0 was not looked at"
+            )
+        return WeightsMeaning(
+            "Key addressing: how well the key of each event fits the question of a hop, by "
+            f"soft-max over {over}. The first question is the candidate, later ones hold what was "
+            "read before. The weights multiply the values of the events, which can be other "
+            "columns than the keys.",
+            line="hop",
+            total=UP_TO_ONE if hashed else ONE,
+        )
 
     def recall(
         self, history: History, embedded: Tensors, batch: Tensors, training: bool

@@ -8,6 +8,7 @@ from pydantic import Field
 from features.schema import FeatureSchema, History
 from models.base import EmbeddingMLPConfig, history_mask, problems_of_targets
 from models.ctr_model import Tensors
+from models.history_weights import WeightsMeaning
 from models.layers.memory_hops import EndToEndMemory, Tying, number_of_sets, position_encoding
 from models.memory import MemoryNetwork, fields_of
 
@@ -104,6 +105,17 @@ class MemN2N(MemoryNetwork):
     def problems(schema: FeatureSchema, config: EmbeddingMLPConfig) -> list[str]:
         """Return what does not fit, in plain words; empty if all does."""
         return problems_of_targets("memn2n", schema)
+
+    @property
+    def weights_meaning(self) -> WeightsMeaning | None:
+        """Say what p is; see `CTRModel.weights_meaning`."""
+        return WeightsMeaning(
+            "How well each event answers the question of a hop, normalised by soft-max: each hop's "
+            "weights add up to 1. The first question is the candidate, later ones hold what was "
+            "read before. What is read of an event is another vector than the one compared, and "
+            "the readings of all hops enter the score.",
+            line="hop",
+        )
 
     def recall(
         self, history: History, embedded: Tensors, batch: Tensors, training: bool

@@ -8,6 +8,7 @@ from pydantic import Field
 from features.schema import LABEL, WEIGHT, FeatureSchema, History
 from models.base import EmbeddingMLPConfig, history_mask, problems_of_targets
 from models.ctr_model import Tensors
+from models.history_weights import ONE, UP_TO_ONE, WeightsMeaning
 from models.layers.memory_keys import put_back
 from models.layers.memory_slots import Gating, MarginRanking, SupportingMemories, store
 from models.layers.positions import recency_ranks
@@ -80,6 +81,7 @@ class MemNN(MemoryNetwork):
         super().__init__(schema, config, slot_values)
         self.dim = config.embedding_dim
         self.num_slots = config.num_slots
+        self.gating = config.gating
         self.memories = {
             history.name: SupportingMemories(
                 config.num_supports, history.max_items, config.temporal_encoding, config.gating
@@ -113,6 +115,25 @@ class MemNN(MemoryNetwork):
         if training and self.ranking and LABEL in batch:
             return self.ranking(logits, batch[LABEL], batch[WEIGHT])
         return logits
+
+    @property
+    def weights_meaning(self) -> WeightsMeaning | None:
+        """Say what was chosen, and from what; see `CTRModel.weights_meaning`."""
+        number = (
+            "its number is its soft-max share among all that could be chosen, by which it is "
+            "multiplied" if self.gating == "probability" else "its number is 1"
+        )  # fmt: skip
+        slots = "" if self.num_slots is None else (
+            f" Events are stored in {self.num_slots} slots, where a newer one replaces what its "
+            "slot held: only what is still there can be chosen."
+        )  # fmt: skip
+        return WeightsMeaning(
+            "Chosen memories: each choice takes the one event that fits best (arg-max), all "
+            f"others weigh 0 in it; {number}. The first question is the candidate, the next "
+            f"choice also knows what was chosen. An event may be chosen again.{slots}",
+            line="choice",
+            total=UP_TO_ONE if self.gating == "probability" else ONE,
+        )
 
     def recall(
         self, history: History, embedded: Tensors, batch: Tensors, training: bool

@@ -31,19 +31,12 @@ class MemoryNetwork(EmbeddingMLP):
         """Return the answer of the history."""
         return self.recall(history, embedded, batch, training)[0]
 
-    def hop_weights(self, batch: Tensors) -> dict[str, tf.Tensor]:
-        """Return what each event weighs in each hop, by history, float (batch, hops, items)."""
+    def history_weights(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return what each event weighs in each hop; see `CTRModel.history_weights`."""
         embedded = self.embeddings(batch)
         return {
             history.name: self.recall(history, embedded, batch, training=False)[1]
             for history in self.schema.histories
-        }
-
-    def event_weights(self, batch: Tensors) -> dict[str, tf.Tensor]:
-        """Return each event's mean weight over the hops; see `CTRModel.event_weights`."""
-        return {
-            name: tf.reduce_mean(weights, axis=1)
-            for name, weights in self.hop_weights(batch).items()
         }
 
 

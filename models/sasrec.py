@@ -14,6 +14,7 @@ from models.base import (
     problems_of_targets,
 )
 from models.ctr_model import Tensors
+from models.history_weights import WeightsMeaning, last_of
 from models.layers.positions import RecencyEncoding, recency_ranks
 from models.layers.transformer import Encoder
 from models.layers.transformer_parts import BlockOptions
@@ -73,6 +74,7 @@ class SASRec(EmbeddingMLP):
         options = BlockOptions(
             config.num_heads, config.feed_forward_units, "pre", dropout_rate=config.dropout_rate
         )
+        self.encoder_layers = config.encoder_layers
         self.positions = {
             h.name: RecencyEncoding(
                 len(h.channels) * config.embedding_dim,
@@ -116,14 +118,25 @@ class SASRec(EmbeddingMLP):
         """Return F_T of the history."""
         return embedded[_key(history)]
 
-    def head_weights(self, batch: Tensors) -> dict[str, tf.Tensor]:
-        """Return the newest event's attention to every event in the last block, by head."""
+    def history_weights(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return the newest event's attention in the last block; see `CTRModel.history_weights`."""
         embedded = self.embeddings(batch)
         return {h.name: self._encoded(h, embedded, batch)[1] for h in self.schema.histories}
 
-    def event_weights(self, batch: Tensors) -> dict[str, tf.Tensor]:
-        """Return the mean over heads of `head_weights`, float (batch, items)."""
-        return {name: tf.reduce_mean(w, axis=1) for name, w in self.head_weights(batch).items()}
+    @property
+    def weights_meaning(self) -> WeightsMeaning | None:
+        """Say whose attention it is; see `CTRModel.weights_meaning`."""
+        mixed = (
+            "" if self.encoder_layers == 1 else " The blocks before have mixed each event with "
+            "older ones, so that a place stands for more than its own event."
+        )  # fmt: skip
+        return WeightsMeaning(
+            f"Self-attention of {last_of(self.encoder_layers, 'blocks')}, from the newest event to "
+            "itself and to all before it, by head. A head's weights are a soft-max and add up to "
+            "1. The candidate does not enter them: they are the same for every candidate, which "
+            f"meets only what comes out at the newest event.{mixed}",
+            line="head",
+        )
 
     def _newest(self, embedded: Tensors, batch: Tensors, training: bool) -> dict[str, tf.Tensor]:
         """Return F_T of every history by `_key`."""

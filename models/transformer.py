@@ -15,6 +15,7 @@ from models.base import (
     problems_of_targets,
 )
 from models.ctr_model import Tensors
+from models.history_weights import WeightsMeaning, last_of
 from models.layers.positions import RecencyEncoding, recency_ranks
 from models.layers.scorers import Shape, heads_initializer
 from models.layers.transformer import Decoder, Encoder
@@ -92,6 +93,7 @@ class Transformer(EmbeddingMLP):
             config.order,
             dropout_rate=config.dropout_rate,
         )
+        self.decoder_layers = config.decoder_layers
         names = [history.name for history in self.schema.histories]
         self.positions = {
             h.name: RecencyEncoding(
@@ -126,10 +128,10 @@ class Transformer(EmbeddingMLP):
         decoded, _ = self._decoded(history, embedded, batch, training)
         return tf.reshape(decoded, (-1, decoded.shape[1] * decoded.shape[2]))
 
-    def head_weights(self, batch: Tensors) -> dict[str, tf.Tensor]:
-        """Return the last decoder layer's attention to every event, by head.
+    def history_weights(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return the last decoder layer's attention, the mean over the candidate's features.
 
-        It is the mean over the candidate's features, float (batch, heads, items).
+        See `CTRModel.history_weights`.
         """
         embedded = self.embeddings(batch)
         return {
@@ -137,9 +139,17 @@ class Transformer(EmbeddingMLP):
             for h in self.schema.histories
         }
 
-    def event_weights(self, batch: Tensors) -> dict[str, tf.Tensor]:
-        """Return the mean over heads of `head_weights`, float (batch, items)."""
-        return {name: tf.reduce_mean(w, axis=1) for name, w in self.head_weights(batch).items()}
+    @property
+    def weights_meaning(self) -> WeightsMeaning | None:
+        """Say whose attention it is; see `CTRModel.weights_meaning`."""
+        return WeightsMeaning(
+            f"Cross-attention of {last_of(self.decoder_layers, 'decoder layers')}, from the "
+            "candidate's features to the encoded events, by head; where the history repeats "
+            "several features of the candidate, the mean over them. A head's weights are a "
+            "soft-max and add up to 1. The encoder has mixed the events by self-attention before, "
+            "so that a place stands for more than its own event.",
+            line="head",
+        )
 
     def _decoded(
         self, history: History, embedded: Tensors, batch: Tensors, training: bool = False

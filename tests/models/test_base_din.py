@@ -47,7 +47,7 @@ def test_din_equals_the_reference(normalisation):
     model = make("din", normalisation=normalisation, attention_units=(5, 4), **SMALL)
     randomise(model)
     batch = random_batch(ROWS)
-    weights = model.event_weights(batch)
+    weights = model.history_weights(batch)
     expected = []
     for i in range(ROWS):
         row = EmbeddedRow(model, batch, i)
@@ -68,9 +68,9 @@ def test_din_equals_the_reference(normalisation):
             histories.append(vector)
             length = row.length(history)
             np.testing.assert_allclose(
-                weights[history.name][i, :length], ours, rtol=1e-4, atol=1e-5
+                weights[history.name][i, 0, :length], ours, rtol=1e-4, atol=1e-5
             )
-            np.testing.assert_array_equal(weights[history.name][i, length:], 0.0)
+            np.testing.assert_array_equal(weights[history.name][i, 0, length:], 0.0)
         parts = [*row.plain_parts(), *histories, row.numbers()]
         expected.append(reference.embedding_mlp_logit(parts, reference_layers(model.mlp)))
     np.testing.assert_allclose(model(batch), expected, rtol=1e-5, atol=1e-4)

@@ -126,7 +126,7 @@ def assert_model_equals_reference(model, kind, batch):
         return match + embedding_mlp_logit([*parts, row.numbers()], layers)
 
     assert_equals_reference(model, batch, logit)
-    heads, means = model.head_weights(batch), model.event_weights(batch)
+    heads, means = model.history_weights(batch), model.event_weights(batch)
     for index in range(3):
         row = EmbeddedRow(model, batch, index)
         for history in model.schema.histories:

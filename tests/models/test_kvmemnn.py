@@ -76,7 +76,7 @@ def test_kvmemnn_equals_the_reference(options, float64):
         return mlp(np.concatenate(parts), reference_layers(model.mlp)).item()
 
     assert_equals_reference(model, batch, logit)
-    weights = model.hop_weights(batch)["clicks"]
+    weights = model.history_weights(batch)["clicks"]
     expected = [recalled(model, EmbeddedRow(model, batch, i), CLICKS)[1] for i in range(5)]
     np.testing.assert_allclose(weights, expected, atol=1e-12)
     assert 0 < np.count_nonzero(expected) < np.size(expected)

@@ -72,7 +72,7 @@ def test_memn2n_equals_the_reference(options, float64):
         return mlp(np.concatenate(parts), reference_layers(model.mlp)).item()
 
     assert_equals_reference(model, batch, logit)
-    weights = model.hop_weights(batch)
+    weights = model.history_weights(batch)
     for history in model.schema.histories:
         for i in range(5):
             row = EmbeddedRow(model, batch, i)

@@ -64,7 +64,7 @@ def test_memnn_equals_the_reference(options, float64):
         return mlp(np.concatenate(parts), reference_layers(model.mlp)).item()
 
     assert_equals_reference(model, batch, logit)
-    weights = model.hop_weights(batch)
+    weights = model.history_weights(batch)
     for history in model.schema.histories:
         expected = [recalled(model, EmbeddedRow(model, batch, i), history)[1] for i in range(5)]
         np.testing.assert_array_equal(weights[history.name].numpy() > 0, np.array(expected) > 0)

@@ -41,7 +41,7 @@ def test_a_pair_depends_on_its_two_fields_alone(kind, float64):
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_weights_of_pairs_and_events_have_a_name_and_lie_where_they_belong(kind):
+def test_weights_of_pairs_have_a_name_and_lie_where_they_belong(kind):
     model = make(kind)
     randomise(model)
     batch = random_batch(6)
@@ -50,14 +50,3 @@ def test_weights_of_pairs_and_events_have_a_name_and_lie_where_they_belong(kind)
     if weights is not None:
         assert weights.shape == (6, len(model.field_names), len(model.field_names))
         assert not np.tril(weights).any()
-    for history in model.schema.histories:
-        found = model.event_weights(batch)[history.name].numpy()
-        real = np.arange(found.shape[1]) < batch[f"{history.name}_length"].numpy()[:, None]
-        assert not found[~real].any()
-
-
-def test_base_weighs_events_alike():
-    batch = random_batch(6, lengths=2)
-    assert (make("base").event_weights(batch)["clicks"].numpy()[:, :2] == 1).all()
-    mean = make("base", history_pooling="mean").event_weights(batch)["clicks"].numpy()
-    assert (mean[:, :2] == 0.5).all()
