@@ -36,6 +36,7 @@ from pipeline.config_yaml import KeyPath, Problem, read_document
 from pipeline.errors import ConfigError, InputRejected
 from pipeline.file_split import parts_of_files
 from pipeline.rows import needed_columns
+from pipeline.sources.names import look_at_names
 from pipeline.sources.source import look_at
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -109,6 +110,8 @@ def check_data(
         parts_of_files(config.split, files, date)
     except (ConfigError, InputRejected) as error:
         problems += [Problem(("split",), line) for line in str(error).split("\n")]
+    for feature, names in config.report.names.items():
+        problems += [Problem(p.path, str(p.error)) for p in look_at_names(feature, names, date)[1]]
     return problems, [*source.warnings, *source.notes]
 
 
@@ -243,6 +246,20 @@ def _sections(config: RunConfig, parsed: Parsed) -> Iterator[Problem]:
         if key.lower() in RESERVED_KEYS:
             yield Problem(("keys", i), f"{key!r} is a column of predictions by itself")
     yield from _groups(config, has_entity or parsed.has_dropped("evaluate", "group"))
+    yield from _names(config, parsed)
+
+
+def _names(config: RunConfig, parsed: Parsed) -> Iterator[Problem]:
+    """Yield the features under report.names that have no values to name."""
+    named = [
+        name for name, spec in config.features.items()
+        if isinstance(spec, CategoricalSpec) and spec.hash_buckets is None
+    ]  # fmt: skip
+    for name in config.report.names:
+        if name not in named and not parsed.has_dropped("features", name):
+            hint = nearest(name, named)
+            yield Problem(("report", "names", name),
+                          f"is no categorical feature whose values are kept{hint}")  # fmt: skip
 
 
 def _groups(config: RunConfig, has_entity: bool) -> Iterator[Problem]:

@@ -20,6 +20,7 @@ from pipeline.config_data import (
     in_full,
 )
 from pipeline.config_lists import with_list_separators
+from pipeline.config_report import NamesConfig, ReportConfig
 from pipeline.config_split import (
     ColumnSplit,
     FilesSplit,
@@ -46,6 +47,8 @@ __all__ = [
     "JoinConfig",
     "LabelConfig",
     "LeaveLastOut",
+    "NamesConfig",
+    "ReportConfig",
     "RunConfig",
     "SplitConfig",
     "TimeConfig",
@@ -171,6 +174,7 @@ class RunConfig(Section):
     train: TrainConfig = TrainConfig()
     drift: DriftConfig = DriftConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
+    report: ReportConfig = ReportConfig()
     export: ExportConfig = ExportConfig()
     engine: EngineConfig = EngineConfig()
 

@@ -30,6 +30,8 @@ from pipeline.config import (
     JoinConfig,
     LabelConfig,
     LeaveLastOut,
+    NamesConfig,
+    ReportConfig,
     RunConfig,
     TimeConfig,
     TimeSplit,
@@ -83,6 +85,8 @@ _SECTIONS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("drift", DriftConfig),
     ("evaluate", EvaluateConfig),
     ("evaluate.gates.METRIC", Gate),
+    ("report", ReportConfig),
+    ("report.names.FEATURE", NamesConfig),
     ("export", ExportConfig),
     ("engine", EngineConfig),
 )

@@ -7,16 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import tensorflow as tf
 
-from features.gaps import GAP_BITS
 from features.schema import (
-    FIRST_UNKNOWN,
     LABEL,
-    MISSING,
     Categorical,
     CategoricalList,
     FeatureSchema,
@@ -25,17 +19,17 @@ from features.schema import (
     weight_key,
 )
 from features.space import FeatureSpace
-from features.specs import BucketedSpec, CategoricalSpec, DatetimeSpec
 from models.ctr_model import CTRModel
-from pipeline.batches import Batch, batch_keys, list_widths, parquet_files, to_numpy
+from pipeline.batches import Batch, batch_keys
 from pipeline.config_file import load_config
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, PipelineError
+from pipeline.history_weights import history_facts, weights_facts
 from pipeline.progress import Progress
+from pipeline.row_lookup import SPLITS, find_row, stored_score
 from pipeline.runs import Run, read_stage
 from pipeline.trained_model import load_best, load_schema, split_kind
+from pipeline.values import Names, Values, find_names
 
-SPLITS = ("test", "valid", "train")
-_ROW = "row_id"
 _MOST_NUMBERS = 5_000
 """Weights of a layer that has more are not written out."""
 
@@ -46,13 +40,13 @@ class Explained:
 
     Attributes:
         model: In its best state.
-        space: Says which value an id stands for.
+        values: Says what ids stand for.
         batch: The row alone, arrays by batch key.
         stored: The score in `evaluate/predictions`; None if there is none.
     """
 
     model: CTRModel
-    space: FeatureSpace
+    values: Values
     batch: Batch
     stored: float | None
 
@@ -86,9 +80,13 @@ def explain(
     if split not in SPLITS:
         raise ConfigError(f"--split {split}: expected one of {', '.join(SPLITS)}")
     schema = load_schema(run)
-    batch = find_row(run, schema, split, row)
+    try:
+        batch = find_row(run, schema, split, row, "add --split {split}")
+    except ConfigError as error:
+        raise ConfigError(f"--row {row}: {error}") from error
     space = FeatureSpace.load(run.dataset / "features")
-    found = Explained(load_best(run, schema), space, batch, _stored_score(run, split, row))
+    values = Values(space, _names(run, space, schema, batch))
+    found = Explained(load_best(run, schema), values, batch, stored_score(run, split, row))
     logit = float(found.model(found.tensors, training=False)[0])
     terms = _terms(found)
     document = {
@@ -99,7 +97,8 @@ def explain(
         "model": run.config.model["kind"],
         "options": split_kind(run.config.model)[1].model_dump(mode="json"),
         "inputs": list(_inputs(found)),
-        "events": _events(found),
+        "histories": history_facts(found.model, values, batch)[0],
+        "history_weights": weights_facts(found.model),
         "terms": terms,
         "sum": _total(terms),
         "logit": logit,
@@ -127,82 +126,13 @@ def open_run(run_dir: Path, progress: Progress) -> Run:
     return run
 
 
-def find_row(run: Run, schema: FeatureSchema, split: str, row: int) -> Batch:
-    """Return a row of the encoded data as a batch of one.
-
-    Raises:
-        ConfigError: The split has no row of that number.
-    """
-    columns, widths = [*batch_keys(schema), LABEL], list_widths(schema)
-    table = _find(run.dataset / split, row, columns)
-    if table is None:
-        others = [s for s in SPLITS if s != split and _find(run.dataset / s, row, [_ROW])]
-        low, high = _range(run.dataset / split)
-        raise ConfigError(
-            f"--row {row}: the {split} rows of {run.title} have no row_id {row}; "
-            + (f"it is in {others[0]}: add --split {others[0]}" if others else
-               f"theirs are among {low} to {high}; evaluate/predictions/{split}.parquet lists them")
-        )  # fmt: skip
-    return {name: to_numpy(table[name], widths.get(name)) for name in columns}
-
-
-def _find(folder: Path, row: int, columns: list[str]) -> pa.Table | None:
-    for path in parquet_files(folder):
-        file = pq.ParquetFile(path)
-        for group in range(file.num_row_groups):
-            ids = file.read_row_group(group, columns=[_ROW])[_ROW]
-            place = pc.index(ids, pa.scalar(row, ids.type)).as_py()
-            if place >= 0:
-                return file.read_row_group(group, columns=columns).slice(place, 1)
-    return None
-
-
-def _range(folder: Path) -> tuple[int, int]:
-    ends = [pc.min_max(pq.read_table(p, columns=[_ROW])[_ROW]) for p in parquet_files(folder)]
-    return min(e["min"].as_py() for e in ends), max(e["max"].as_py() for e in ends)
-
-
-def _stored_score(run: Run, split: str, row: int) -> float | None:
-    path = run.evaluate / "predictions" / f"{split}.parquet"
-    if not path.exists():
-        return None
-    scores = pq.read_table(path, columns=["score"], filters=[(_ROW, "==", row)])["score"]
-    return scores[0].as_py() if len(scores) else None
-
-
-def value_of(space: FeatureSpace, table: str, number: int) -> str:
-    """Return in words what an id of a table stands for."""
-    if number < FIRST_UNKNOWN:
-        return "missing" if number == MISSING else "padding"
-    place = number - FIRST_UNKNOWN
-    if table not in space.specs:  # of time gaps, which no feature owns
-        return _gap(place)
-    match space.specs[table]:
-        case CategoricalSpec(hash_buckets=int()):
-            return f"hash bucket {place}"
-        case DatetimeSpec():
-            return str(place)
-        case BucketedSpec():
-            return _bucket(space, table, place)
-    vocabulary = space.vocabularies[table]
-    known = number - vocabulary.first_known
-    return "unknown" if known < 0 else repr(vocabulary.values[known].as_py())
-
-
-def _gap(bits: int) -> str:
-    """Return in words what a bucket of time gaps holds; see `features.gaps`."""
-    if bits == 0:
-        return "0 s"
-    least = 2 ** (bits - 1)
-    return f"{least} s or more" if bits == GAP_BITS else f"{least} to {2 * least - 1} s"
-
-
-def _bucket(space: FeatureSpace, table: str, place: int) -> str:
-    fit = space.buckets[table]
-    if not fit.edges:
-        return f"bucket {fit.lowest + place}"
-    ends = ["-∞", *(f"{edge:.9g}" for edge in fit.edges), "∞"]
-    return f"{ends[place]} ≤ x < {ends[place + 1]}" if place else f"x < {ends[1]}"
+def _names(run: Run, space: FeatureSpace, schema: FeatureSchema, batch: Batch) -> Names:
+    """Return names of values; none, with a warning, where their files are gone since."""
+    try:
+        return find_names(run, space, schema, batch)
+    except PipelineError as error:
+        run.progress.event("warning", message=f"no names: {error}")
+        return {}
 
 
 def _inputs(found: Explained) -> Iterator[dict[str, Any]]:
@@ -211,14 +141,14 @@ def _inputs(found: Explained) -> Iterator[dict[str, Any]]:
     for feature in found.schema.features:
         match feature:
             case Categorical():
-                item = _item(found, feature.table, batch[feature.name][0])
+                item = found.values.item(feature.table, batch[feature.name][0])
                 yield {"feature": feature.name, "kind": feature.kind, "items": [item]}
             case CategoricalList():
                 length = batch[length_key(feature.name)][0]
                 ids = batch[feature.name][0, :length]
                 own = batch[weight_key(feature.name)][0] if feature.weighted else np.ones(length)
                 items = [
-                    _item(found, feature.table, number) | {"weight": float(weight)}
+                    found.values.item(feature.table, number) | {"weight": float(weight)}
                     for number, weight in zip(ids, own[:length], strict=True)
                 ]
                 yield {"feature": feature.name, "kind": feature.kind, "items": items}
@@ -227,28 +157,6 @@ def _inputs(found: Explained) -> Iterator[dict[str, Any]]:
             case _:
                 value = float(batch[feature.name][0])
                 yield {"feature": feature.name, "kind": feature.kind, "x": value}
-
-
-def _item(found: Explained, table: str, number: int) -> dict[str, Any]:
-    return {"table": table, "id": int(number), "value": value_of(found.space, table, int(number))}
-
-
-def _events(found: Explained) -> dict[str, list[dict[str, Any]]]:
-    """Return the events of each history, oldest first, with their weights where there are any."""
-    weights = found.model.event_weights(found.tensors)
-    events: dict[str, list[dict[str, Any]]] = {}
-    for history in found.schema.histories:
-        events[history.name] = []
-        for place in range(int(found.batch[length_key(history.name)][0])):
-            items = {
-                channel.name: _item(found, channel.table, found.batch[channel.name][0, place])
-                for channel in history.channels
-            }
-            event: dict[str, Any] = {"items": items}
-            if history.name in weights:
-                event["weight"] = float(weights[history.name][0, place])
-            events[history.name].append(event)
-    return events
 
 
 def _terms(found: Explained) -> dict[str, Any]:

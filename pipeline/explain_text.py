@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """An explanation as text: every number with 9 digits, which is all that a float32 has."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
 
 _MISSING = "not among the predictions"
+_INDENT: Mapping[str, Any] = {"initial_indent": "    ", "subsequent_indent": "    "}
 
 
 def explanation_lines(document: Mapping[str, Any]) -> Iterator[str]:
@@ -18,12 +20,12 @@ def explanation_lines(document: Mapping[str, Any]) -> Iterator[str]:
     yield "\ninputs"
     for feature in document["inputs"]:
         yield f"    {feature['feature']}: {_input(feature)}"
-    for history, events in document["events"].items():
-        yield f"\nevents of {history}, oldest first: {len(events)}"
-        for event in events:
-            items = ", ".join(_item(item) for item in event["items"].values())
-            weight = f"    weight {number(event['weight'])}" if "weight" in event else ""
-            yield f"    {items}{weight}"
+    for history, facts in document["histories"].items():
+        yield from _history(history, facts)
+    if document["histories"]:
+        about = document["history_weights"]
+        yield "\nwhat the weights of events are"
+        yield from wrap(f"{about['caption']} {about['note']}", 96, **_INDENT)
     yield "\nterms, which add up to the logit"
     for name, part in document["terms"].items():
         if isinstance(part, list):
@@ -53,7 +55,26 @@ def _input(feature: Mapping[str, Any]) -> str:
 
 def _item(item: Mapping[str, Any]) -> str:
     weight = f" weight {number(item['weight'])}" if "weight" in item else ""
-    return f"{item['table']} {item['id']} ({item['value']}){weight}"
+    name = f", {_printable(item['name'])}" if "name" in item else ""
+    return f"{item['table']} {item['id']} ({item['value']}{name}){weight}"
+
+
+def _printable(text: str) -> str:
+    return text if text.isprintable() else repr(text)
+
+
+def _history(name: str, facts: Mapping[str, Any]) -> Iterator[str]:
+    events, lines = facts["events"], facts["lines"]
+    yield f"\nevents of {name}, oldest first: {len(events)}"
+    for event in events:
+        items = ", ".join(_item(item) for item in event["items"].values())
+        yield f"    {items}    {_weights_of(lines, event['weights'])}"
+    if events:
+        yield f"    sum    {_weights_of(lines, facts['sums'])}"
+
+
+def _weights_of(lines: Sequence[str], weights: Sequence[float]) -> str:
+    return ", ".join(f"{line} {number(w)}" for line, w in zip(lines, weights, strict=True))
 
 
 def _part(name: str, terms: list[Mapping[str, Any]]) -> Iterator[str]:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The run report: the facts of `report.json` as one HTML page that needs nothing else.
 
-The page adds no numbers to the facts but the share of clicked rows. A part that is absent is left
-out, a metric that is None shows its reason, and every number shows its full precision on hovering.
+The page adds no numbers to the facts but the share of clicked rows, and what the events that a long
+history leaves out weigh together. A part that is absent is left out, a metric that is None shows
+its reason, and every number shows its full precision on hovering.
 """
 
 import json
@@ -15,6 +16,7 @@ from jinja2 import Environment, PackageLoader
 
 from pipeline.charts import Mark, Series, bar_chart, calibration_chart, line_chart
 from pipeline.charts_matrix import pair_heat_map
+from pipeline.report_histories import history_lines
 
 Facts = Mapping[str, Any]
 
@@ -168,6 +170,7 @@ def render_report(facts: Facts) -> str:
         present=present,
         profile_tables=profile_tables,
         roc_points=roc_points,
+        history_lines=history_lines,
         pairs_of=lambda fields: len(fields) * (len(fields) - 1) // 2,
         charts=_charts(facts),
     )

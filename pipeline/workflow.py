@@ -15,6 +15,7 @@ from pipeline.drift import check_drift
 from pipeline.errors import ConfigError, InputRejected, PipelineError
 from pipeline.evaluate import evaluate
 from pipeline.export import check_gates, export, standing_export
+from pipeline.history_weights import choose_rows, show_histories
 from pipeline.ingest import ingest
 from pipeline.memory import describe_memory, require_memory, schema_memory
 from pipeline.progress import JsonLines, Progress
@@ -114,11 +115,14 @@ def _build(this: Run, until: StageName, stages: dict[str, Stage]) -> None:
     if until == "ingest":
         return
     require_model_memory(this)
+    chosen = choose_rows(this)
     with termination_checked():
         stages["train"] = train(this, stages["ingest"])
     if until == "train":
         return
     stages["evaluate"] = evaluate(this, stages["train"])
+    if chosen:
+        stages["history_weights"] = show_histories(this, chosen, stages["evaluate"])
     require_metrics(this.config, stages["evaluate"].facts["metrics"]["test"])
     if until == "export":
         stages["export"] = export(this, stages["train"], stages["evaluate"])
@@ -198,6 +202,7 @@ def report_facts(
         "split": ingested["split"],
         "metrics": stages["evaluate"].facts["metrics"],
         "pair_weights": stages["evaluate"].facts.get("pair_weights"),
+        "history_weights": stages["history_weights"].facts if "history_weights" in stages else None,
         "training": trained,
         "profile": read_json(this.dataset / "profile.json"),
         "fingerprints": {

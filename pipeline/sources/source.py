@@ -90,13 +90,13 @@ def look_at(
     config: DataConfig, needs: Sequence[Need], date: str | None = None
 ) -> tuple[Source, list[SourceProblem]]:
     """Return a source as far as its headers tell, and everything that is wrong with it."""
-    files, problems = _find(config, _DATA, date)
+    files, problems = find_files(config, _DATA, date)
     sides: list[Side] = []
     for i, join in enumerate(config.joins):
         path: KeyPath = ("data", "joins", i)
-        side_files, found = _find(join, path, date)
+        side_files, found = find_files(join, path, date)
         problems += found
-        problems += _sparse_sides(path, side_files)
+        problems += sparse_sides(path, side_files)
         if side_files and files:
             side, found = _side(join, path, side_files, files, sides, needs, config.joins[i + 1 :])
             problems += found
@@ -110,9 +110,16 @@ def look_at(
     return found_source, problems
 
 
-def _find(
+def find_files(
     config: FilesConfig, path: KeyPath, date: str | None
 ) -> tuple[list[SourceFile], list[SourceProblem]]:
+    """Return the files of a table by their headers, and what is wrong with them.
+
+    Args:
+        config: Where they are.
+        path: Config key that asks for them.
+        date: Fills `{date}` in paths.
+    """
     found: dict[Path, SourceFile] = {}
     problems = []
     for pattern in config.files:
@@ -129,10 +136,11 @@ def _find(
     return list(found.values()), problems
 
 
-def _sparse_sides(path: KeyPath, files: Iterable[SourceFile]) -> Iterator[SourceProblem]:
+def sparse_sides(path: KeyPath, files: Iterable[SourceFile]) -> Iterator[SourceProblem]:
+    """Yield the files of a side table that have no key columns."""
     for file in files:
         if file.format in SPARSE_FORMATS:
-            yield _refused(
+            yield refused(
                 path,
                 f"{file.path}: is {file.format}, which has no keys to join by; expected csv, tsv, "
                 "jsonl or parquet",
@@ -152,13 +160,13 @@ def _check_columns(
     warnings = []
     for need, message in missing_columns(files, own, from_sides):
         if need.required:
-            problems.append(_refused(need.path, message))
+            problems.append(refused(need.path, message))
         elif not all(file.is_lines for file in files):
             warnings.append(f"{message}; its rows count as missing")
     read = [(file, [need.column for need in own]) for file in files]
     read += [(f, [*side.keys.values(), *side.adds.values()]) for side in sides for f in side.files]
     for file, columns in read:
-        problems += [_refused(_DATA, message) for message in same_but_for_case(file, columns)]
+        problems += [refused(_DATA, message) for message in same_but_for_case(file, columns)]
     for need in needs:
         side = from_sides.get(need.column)
         column = side.adds[need.column] if side else need.column
@@ -167,7 +175,8 @@ def _check_columns(
     return problems, list(dict.fromkeys(warnings))
 
 
-def _refused(path: KeyPath, message: str) -> SourceProblem:
+def refused(path: KeyPath, message: str) -> SourceProblem:
+    """Return the problem that input is rejected, with the config key that asks for it."""
     return SourceProblem(path, InputRejected(message))
 
 
@@ -178,7 +187,7 @@ def _type_problems(files: Iterable[SourceFile], column: str, need: Need) -> Iter
             continue
         problem = type_problem(file.schema.field(column).type, need)
         if problem:
-            yield _refused(need.path, f"{file.path}: column {column!r} {problem}")
+            yield refused(need.path, f"{file.path}: column {column!r} {problem}")
             return
 
 
@@ -187,7 +196,7 @@ def _needs_that_clash(needs: Sequence[Need]) -> Iterator[SourceProblem]:
     for need in needs:
         other = seen.setdefault(need.column.lower(), need)
         if other.column != need.column:
-            yield _refused(
+            yield refused(
                 need.path,
                 f"columns {other.column!r} and {need.column!r} differ only in upper and lower "
                 "case, which the engine does not tell apart; rename one at the source",
@@ -236,7 +245,7 @@ def _side(
             *missing_columns(files, at_data, added, role=", the key of a join"),
             *missing_columns(side_files, [Need(side_key, on)], role=", the key of a join"),
         ]
-        problems += [_refused(on, message) for _, message in lacking]
+        problems += [refused(on, message) for _, message in lacking]
     in_data = {column for file in files for column in file.columns}
     needed = {need.column for need in needs} | {key for join in later for key in join.keys}
     columns = dict.fromkeys(c for file in side_files for c in file.columns)
@@ -245,7 +254,7 @@ def _side(
     for name in wanted_names:
         if name in added:
             problems.append(
-                _refused(path, f"{side_files[0].path}: adds column {name!r}, which an earlier side "
+                refused(path, f"{side_files[0].path}: adds column {name!r}, which an earlier side "
                 "table adds too; give one of them a prefix")
             )  # fmt: skip
     adds = {name: names[name] for name in wanted_names if name not in added}

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
+from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
 from pipeline.cli import app
@@ -184,12 +185,38 @@ def test_events_of_a_history_have_their_weights(small_run):
         found = json.loads(explain(result["run_dir"], row, "--json"))
         assert list(found["terms"]) == ["mlp"]
         assert found["sum"] == found["logit"]
-        if found["events"]["clicks"]:
+        if found["histories"]["clicks"]["events"]:
             break
-    event = found["events"]["clicks"][0]
-    assert set(event) == {"items", "weight"}
-    assert event["items"]["clicks_item_id"]["table"] == "item_id"
-    assert "events of clicks, oldest first" in explain(result["run_dir"], row)
+    history = found["histories"]["clicks"]
+    assert history["lines"] == ["weight"]
+    assert history["events"][0]["items"]["clicks_item_id"]["table"] == "item_id"
+    weights = [event["weights"] for event in history["events"]]
+    np.testing.assert_allclose(history["sums"], np.sum(weights, axis=0), rtol=1e-6)
+    text = explain(result["run_dir"], row)
+    assert "events of clicks, oldest first" in text
+    assert f"    sum    weight {history['sums'][0]:.9g}" in text
+    about = found["history_weights"]
+    assert " ".join(f"{about['caption']} {about['note']}".split()) in " ".join(text.split())
+
+
+def test_names_of_values_are_shown_and_missed_with_a_warning(small_run, tmp_path):
+    _, result, _ = small_run
+    folder = tmp_path / "run"
+    shutil.copytree(result["run_dir"], folder)
+    row = rows_of(folder)["row_id"][0].as_py()
+    inputs = json.loads(explain(folder, row, "--json"))["inputs"]
+    (item,) = next(found["items"] for found in inputs if found["feature"] == "item_id")
+    assert "name" not in item
+    names = tmp_path / "names.csv"
+    names.write_text(f"item_id,title\n{item['value'][1:-1]},\x1b[31m red\n", encoding="utf-8")
+    config = YAML().load(folder / "config.yaml")
+    config["report"]["names"] = {
+        "item_id": {"files": str(names), "key": "item_id", "name": "title"}
+    }
+    YAML().dump(config, folder / "config.yaml")
+    assert f"({item['value']}, '\\x1b[31m red')" in explain(folder, row)
+    names.unlink()
+    assert f"({item['value']})" in explain(folder, row)
 
 
 def test_what_cannot_be_explained_says_why(trained, small_run, tmp_path):
