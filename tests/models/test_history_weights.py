@@ -8,7 +8,15 @@ from models.ctr_model import CTRModel
 from models.history_weights import ANY, ONE, UP_TO_ONE
 from models.registry import MODELS, build, check, entry
 from tests.models import examples
-from tests.models.examples import SCHEMA, STRUCTURES, joined, padded, random_batch, randomise
+from tests.models.examples import (
+    SCHEMA,
+    STRUCTURES,
+    joined,
+    padded,
+    random_batch,
+    randomise,
+    rows_of,
+)
 
 VARIANTS = [
     ("base", {"history_pooling": "mean"}),
@@ -76,21 +84,26 @@ def test_weights_are_finite_zero_at_padding_and_add_up_to_what_is_said(kind, opt
 
 
 @pytest.mark.parametrize("kind", LINES)
-def test_weights_depend_on_neither_padding_nor_neighbours(kind):
-    model = make(kind)
-    batch = mixed_batch()
-    weights, wider = model.history_weights(batch), model.history_weights(padded(batch))
-    means = model.event_weights(batch)
+def test_weights_depend_on_the_row_alone_and_on_its_candidate_unless_the_caption_denies_it(kind):
+    model, batch = make(kind), mixed_batch()
+    weights, wider = model.history_weights(batch), model.history_weights(padded(batch, 2))
+    alone = model.history_weights(rows_of(batch, [7]))
     for name, found in weights.items():
         assert found.shape[1] == LINES[kind]
         items = found.shape[2]
         np.testing.assert_allclose(wider[name][:, :, :items], found, rtol=1e-4, atol=1e-6)
         assert not wider[name][:, :, items:].numpy().any()
-        alone = {key: value[7:8] for key, value in batch.items()}
-        np.testing.assert_allclose(
-            model.history_weights(alone)[name][0], found[7], rtol=1e-4, atol=1e-6
-        )
-        np.testing.assert_allclose(means[name], found.numpy().mean(axis=1), rtol=1e-6)
+        np.testing.assert_allclose(alone[name][0], found[7], rtol=1e-4, atol=1e-6)
+    others = {key: batch[key][::-1] for key in ("item", "category")}
+    same = np.allclose(model.history_weights(batch | others)["clicks"], weights["clicks"])
+    assert same == (kind in ("base", "sasrec"))
+
+
+def test_event_weights_are_the_mean_over_lines():
+    model, batch = make("memn2n"), random_batch(3)
+    for name, found in model.history_weights(batch).items():
+        mean = found.numpy().mean(axis=1)
+        np.testing.assert_allclose(model.event_weights(batch)[name], mean, rtol=1e-6)
 
 
 def test_every_model_of_histories_has_weights_with_a_caption():
@@ -125,15 +138,6 @@ def test_captions_follow_the_options(kind, options, words, total):
     meaning = meaning_of(kind, **options)
     assert words in meaning.caption
     assert meaning.total == total
-
-
-def test_weights_of_sasrec_do_not_depend_on_the_candidate_and_those_of_others_do():
-    batch = random_batch(6, lengths=5)
-    other = batch | {"item": batch["item"][::-1], "category": batch["category"][::-1]}
-    for kind in LINES:
-        model = make(kind)
-        ours, theirs = (model.history_weights(b)["clicks"].numpy() for b in (batch, other))
-        assert np.allclose(ours, theirs) == (kind in ("sasrec", "base")), kind
 
 
 def test_base_weighs_events_alike():
