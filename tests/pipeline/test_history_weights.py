@@ -2,6 +2,7 @@
 """Which rows the report shows, and that what it shows is what the model computes."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
 
+from pipeline import workflow
 from pipeline.batches import batch_keys
 from pipeline.checks import validate_file
 from pipeline.config import ReportConfig
@@ -90,6 +92,19 @@ def test_rows_that_the_config_names_are_shown_in_its_order(run):
         choose_rows(changed(run, histories=[valid]))
 
 
+def test_other_rows_evaluate_and_publish_nothing_anew(small_run, run, tmp_path):
+    config, _, runs = small_run
+    shutil.copytree(runs, tmp_path / "runs")
+    row = pq.read_table(run.dataset / "test", columns=["row_id"])["row_id"][4].as_py()
+    override = f"report.histories=[{row}]"
+    result = workflow.run(config, tmp_path / "runs", [override], progress=Silent())
+    folder = Path(result["run_dir"])
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert set(manifest["fingerprints"]) - set(manifest["reused"]) == {"history_weights"}
+    shown = json.loads((folder / "report.json").read_text())["history_weights"]["rows"]
+    assert [found["row_id"] for found in shown] == [row]
+
+
 def test_names_come_from_files_written_in_any_way(run, tmp_path, monkeypatch):
     monkeypatch.setenv("CLICKLOOM_DATA", str(tmp_path))
     films = "".join(f"i{k:05d}|Am\xe9lie\t{k}|x\n" for k in range(60))
@@ -119,7 +134,7 @@ def test_validate_says_what_is_wrong_with_names(small_log, tmp_path):
     config = write_config(tmp_path / "config.yaml", {
         "data.files": str(small_log),
         "report.names": {
-            "item_id": {"files": str(titles), "key": "item", "name": "titel"},
+            "item_id": {"files": str(titles), "key": "item", "name": "titles"},
             "hour": {"files": str(titles), "key": "item", "name": "title"},
             "category": {"files": str(tmp_path / "none.csv"), "key": "item", "name": "title"},
         },
@@ -130,4 +145,4 @@ def test_validate_says_what_is_wrong_with_names(small_log, tmp_path):
     assert "none.csv: no such file" in missing
     assert kind.startswith("report.names.hour: is no categorical feature whose values are kept")
     assert column.startswith("report.names.item_id.name: ")
-    assert "has no column 'titel': did you mean 'title'?" in column
+    assert "has no column 'titles': did you mean 'title'?" in column
