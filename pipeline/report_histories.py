@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 MOST_EVENTS = 24
-"""Events shown of one history; a longer one leaves out those of small weights."""
+"""About as many events are shown of one history; a longer one leaves out small weights."""
 _NEWEST, _OLDEST = 6, 2
 """Events at the ends that are always shown."""
 
@@ -39,9 +39,11 @@ class Line:
 def shown_places(weights: Sequence[Sequence[float]], most: int = MOST_EVENTS) -> list[int]:
     """Return which events of a history are shown: both ends, and the largest weights between.
 
+    An event that would be the only one left out between two is shown, too: it takes no more room.
+
     Args:
         weights: By event, oldest first, and line.
-        most: How many events may be shown.
+        most: How many events are shown besides those.
     """
     count = len(weights)
     if count <= most:
@@ -49,7 +51,8 @@ def shown_places(weights: Sequence[Sequence[float]], most: int = MOST_EVENTS) ->
     ends = {*range(_OLDEST), *range(count - _NEWEST, count)}
     sizes = [max(map(abs, event)) for event in weights]
     by_size = sorted(set(range(count)) - ends, key=lambda place: (-sizes[place], place))
-    return sorted([*ends, *by_size[: most - len(ends)]])
+    shown = {*ends, *by_size[: most - len(ends)]}
+    return [k for k in range(count) if k in shown or {k - 1, k + 1} <= shown]
 
 
 def history_lines(history: Mapping[str, Any]) -> list[Line]:

@@ -66,6 +66,8 @@ def test_short_histories_are_shown_whole_and_long_ones_by_ends_and_weights():
     shown = shown_places(weights, most=10)
     assert shown == [0, 1, 11, 20, 24, 25, 26, 27, 28, 29]
     assert shown_places(weights, most=11) == sorted([*shown, 5])
+    weights[22] = [1.0, 1.0]  # then 21 and 23 would be the only ones left out beside it
+    assert shown_places(weights, most=12) == sorted([*shown, 5, 21, 22, 23])
 
 
 def test_left_out_events_are_counted_and_added_up():
