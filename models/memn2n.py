@@ -17,6 +17,12 @@ class MemN2NConfig(EmbeddingMLPConfig):
     """Options of `MemN2N`."""
 
     embedding_dim: int = Field(16, ge=1, description="Length of an embedding in each set.")
+    initial_stddev: float = Field(
+        0.5,
+        gt=0,
+        description="Standard deviation of the embeddings' coordinates at the start; 0.5 is "
+        "16^(-1/4), by which the product of two of length 16 has variance 1.",
+    )
     num_hops: int = Field(3, ge=1, description="How many times the memory is read.")
     tying: Tying = Field(
         "adjacent",
@@ -56,8 +62,9 @@ class MemN2N(MemoryNetwork):
     Differs from the paper: words are fields of an event, the question's at the place which the
         field has in an event; other features stand beside the memory, and an MLP with one output
         in place of soft-max(W (o + u)), Eq. 3. No linear start: `EndToEndMemory` offers it. No
-        empty memories by default (the paper: 10 %). Where hops start with nearly equal weights and
-        do not leave them, a larger `initial_stddev` helps.
+        empty memories by default (the paper: 10 %). Embeddings start at N(0, 0.5²), not
+        N(0, 0.1²), with which the products of few fields are so small that hops start as plain
+        means, and may stay so without the paper's linear start.
     """
 
     symbols: ClassVar[Mapping[str, str]] = {

@@ -61,8 +61,7 @@ class TwoHop(HistoriesTask):
         "The candidate leads to a link, the link to the answer: two hops learn it, one cannot."
     )
     learner: ClassVar[str] = (
-        "{kind: memn2n, position_encoding: false, temporal_encoding: false, initial_stddev: 0.5, "
-        "activation: prelu}"
+        "{kind: memn2n, position_encoding: false, temporal_encoding: false, activation: prelu}"
     )
     foil: ClassVar[str] = "{kind: din}"
     columns: ClassVar[Mapping[str, Column]] = {
