@@ -4,7 +4,8 @@
     python -m benchmarks.question_answering memn2n --facts 2 --hops 3
 
 Prints the share of right answers to test stories. Sentences are bags of words, with position
-encoding for MemN2N; KV-MemNN's keys have the time as one more word.
+encoding for MemN2N; KV-MemNN reads windows with center encoding (Miller et al. 2016, §3.2), whose
+keys have the time as one more word.
 """
 
 import argparse
@@ -50,12 +51,13 @@ class Reader(keras.layers.Layer):
     Args:
         options: What it is made by.
         sets: Embeddings of each word.
+        stddev: Of their coordinates at the start.
     """
 
-    def __init__(self, options: Options, sets: int) -> None:
+    def __init__(self, options: Options, sets: int, stddev: float = 0.1) -> None:
         super().__init__()
         self.options = options
-        normal = keras.initializers.RandomNormal(stddev=0.1)
+        normal = keras.initializers.RandomNormal(stddev=stddev)
         self.words = self.add_weight(
             name="words", shape=(len(WORDS), sets, options.dim), initializer=normal
         )
@@ -105,19 +107,29 @@ class MemN2NReader(Reader):
 
 
 class KVMemNNReader(Reader):
-    """Keys are bags of words and a word for the time; values are bags of other embeddings."""
+    """Keys are sentences with one word as their center, values those words; A = B, as in §3.1.
+
+    A person, thing or room can be the center, so that a sentence makes two memories; as a center in
+    a key, a word has another embedding. What a hop reads is then what the next one can compare.
+    """
 
     def __init__(self, options: Options) -> None:
-        super().__init__(options, 2)
+        stddev = options.dim**-0.25  # the product of two embeddings has variance 1
+        super().__init__(options, 2, stddev)
         self.memory = KeyValueMemory(options.hops)
-        self.times = keras.layers.Embedding(options.longest, options.dim)
+        normal = keras.initializers.RandomNormal(stddev=stddev)
+        self.times = keras.layers.Embedding(options.longest, options.dim, normal)
 
     def read(self, question, sentences, mask, story, linear, training):
-        ranks = tf.maximum(recency_ranks(mask), 0)
-        keys = tf.reduce_sum(sentences[..., 0, :], axis=2) + self.times(ranks)
-        values = tf.reduce_sum(sentences[..., 1, :], axis=2)
-        q, _ = self.memory(tf.reduce_sum(question[..., 0, :], axis=1), keys, values, mask)
-        return tf.matmul(q, self.words[ANSWERS, 1], transpose_b=True)
+        time_words = self.times(tf.maximum(recency_ranks(mask), 0))
+        words, centers = sentences[..., 0, :], sentences[..., 1, :]
+        told = tf.reduce_sum(words, axis=2) + time_words
+        places = (0, 2)
+        keys = tf.concat([told - words[:, :, i] + centers[:, :, i] for i in places], axis=1)
+        values = tf.concat([words[:, :, i] for i in places], axis=1)
+        asked = tf.reduce_sum(question[..., 0, :], axis=1)
+        q, _ = self.memory(asked, keys, values, tf.concat([mask, mask], axis=1))
+        return tf.matmul(q, self.words[ANSWERS, 0], transpose_b=True)
 
 
 class DMNReader(Reader):

@@ -65,3 +65,5 @@ def test_one_supporting_fact_is_found(kind):
 def test_two_supporting_facts_take_hops():
     assert train(Options("memn2n", facts=2, hops=3, steps=2_500)) >= 0.9
     assert train(Options("memn2n", facts=2, hops=1, steps=2_500)) < 0.7
+    assert train(Options("kvmemnn", facts=2, hops=2, steps=1_000)) >= 0.9
+    assert train(Options("kvmemnn", facts=2, hops=1, steps=1_000)) < 0.7
