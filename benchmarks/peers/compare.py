@@ -4,7 +4,9 @@
     sh benchmarks/peers/install.sh
     python benchmarks/peers/compare.py --rows 100000 1000000 10000000 --models lr fm deepfm
     python benchmarks/peers/compare.py --rows 100000 --models ffm afm nfm dcn
+    python benchmarks/peers/compare.py --models din dien bst
 
+Models of histories train on the data set `beh` (behaviours.py), the others on `tab` (data.py).
 Every run is a process of its own on one core. Of each system the fastest of its repeats counts, by
 the processor time of the median step; `--clock wall` is for a machine that does nothing else.
 Prints a table, and what of the claims holds. A system that is not installed is left out.
@@ -15,17 +17,18 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 OURS = "clickloom"
+SEQUENCE_MODELS = ("din", "dien", "bst")
 SYSTEMS = {  # runner: environment and models
-    OURS: ("", ("lr", "fm", "ffm", "afm", "nfm", "deepfm", "dcn")),
-    "deepctr": ("tf", ("lr", "fm", "afm", "nfm", "deepfm", "dcn")),
-    "deepctr_torch": ("torch", ("fm", "afm", "nfm", "deepfm", "dcn")),
-    "torch_rechub": ("torch", ("afm", "deepfm", "dcn", "ffm")),
+    OURS: ("", ("lr", "fm", "ffm", "afm", "nfm", "deepfm", "dcn", *SEQUENCE_MODELS)),
+    "deepctr": ("tf", ("lr", "fm", "afm", "nfm", "deepfm", "dcn", *SEQUENCE_MODELS)),
+    "deepctr_torch": ("torch", ("fm", "afm", "nfm", "deepfm", "dcn", "din", "dien")),
+    "torch_rechub": ("torch", ("afm", "deepfm", "dcn", "ffm", *SEQUENCE_MODELS)),
     "modern_fm": ("rust", ("fm", "ffm")),
     "libffm": ("cpp", ("ffm",)),
 }
@@ -38,13 +41,17 @@ CLAIMS = (  # model, table rows or None for any, peer, how many times as fast at
     ("ffm", None, "modern-fm", 2.0),
     ("ffm", None, "torch-rechub", 10.0),
     ("afm", None, ANY, 1.5),
+    ("din", None, "deepctr", 2.0),
+    ("din", None, "torch-rechub", 4.0),
+    ("dien", None, ANY, 1.5),
+    ("bst", None, ANY, 1.5),
 )
 NO_GOAL = ("libffm",)  # C++ without batches: shown, not a claim
 Result = dict[str, str | int | float | None]
 
 
 def measure(
-    runner: str, model: str, data: Path, batch_size: int, core: int, timeout_s: int
+    runner: str, model: str, data: Path, core: int, timeout_s: int, options: Sequence[str]
 ) -> list[Result]:
     """Return what a runner reports; empty, with a message, if it fails.
 
@@ -52,18 +59,19 @@ def measure(
         runner: One of `SYSTEMS`.
         model: Kind of the model.
         data: The data set.
-        batch_size: Examples of a step.
         core: The core that it runs on.
         timeout_s: Seconds after which it is given up.
+        options: Further words of the command line.
     """
     environment = SYSTEMS[runner][0]
     folder = ROOT / ".venv-peers" / environment
     python = str(folder / "bin" / "python") if environment else sys.executable
     threads = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS")}
-    command = ["taskset", "-c", str(core), python, str(HERE / f"{runner}_run.py"), model, str(data)]
+    script = HERE / f"{'sequences_' if model in SEQUENCE_MODELS else ''}{runner}_run.py"
+    command = ["taskset", "-c", str(core), python, str(script), model, str(data)]
     try:
         done = subprocess.run(
-            [*command, "--batch", str(batch_size)],
+            [*command, *options],
             env=os.environ | threads | {"PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
@@ -133,6 +141,22 @@ def verdicts(model: str, rows: int, results: dict[str, Result], clock: str) -> I
         )
 
 
+def data_set(model: str, rows: int, folder: Path) -> Path:
+    """Return the data set for a model, made if absent.
+
+    Args:
+        model: Kind of the model.
+        rows: Of its tables; of histories, of the items' table.
+        folder: Where data sets are.
+    """
+    script, name = ("behaviours", "beh") if model in SEQUENCE_MODELS else ("data", "tab")
+    data = folder / f"{name}_{rows}.npz"
+    if not data.exists():
+        make = [sys.executable, str(HERE / f"{script}.py"), "--rows", str(rows), "--out", str(data)]
+        subprocess.run(make, check=True)
+    return data
+
+
 def main() -> None:
     """Run everything and print the tables."""
     models = SYSTEMS[OURS][1]
@@ -153,18 +177,16 @@ def main() -> None:
         if name == OURS or (ROOT / ".venv-peers" / SYSTEMS[name][0]).is_dir()
     ]
     lines, claims = [], []
+    options = ["--batch", str(arguments.batch)]
     for rows in arguments.rows:
-        data = arguments.folder / f"tab_{rows}.npz"
-        if not data.exists():
-            make = [sys.executable, str(HERE / "data.py"), "--rows", str(rows), "--out", str(data)]
-            subprocess.run(make, check=True)
         for model in arguments.models:
+            data = data_set(model, rows, arguments.folder)
             results: list[Result] = []
             for _ in range(arguments.repeats):
                 for name in systems:
                     if model in SYSTEMS[name][1]:
                         results += measure(
-                            name, model, data, arguments.batch, arguments.core, arguments.timeout_s
+                            name, model, data, arguments.core, arguments.timeout_s, options
                         )
                         print(json.dumps(results[-1:]), file=sys.stderr, flush=True)
             fastest = best(results, arguments.clock)
