@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from features.schema import FeatureSchema
 from models.history_weights import WeightsMeaning
+from models.layers.distinct_rows import take_columns
 from models.layers.embeddings import EmbeddingTables
 
 Tensors = Mapping[str, tf.Tensor]
@@ -98,6 +99,26 @@ class CTRModel(keras.Model):
             training: Whether dropout and batch statistics are on.
         """
         raise NotImplementedError
+
+    def prepare(self, rows: tf.Tensor, tables: tf.Tensor) -> Any:
+        """Return what training computes once per distinct row of a batch, before `take`.
+
+        Args:
+            rows: Weights of the distinct rows, (rows, width).
+            tables: The place in `embeddings.tables` of each row's table, int32 (rows,).
+        """
+        del tables
+        return rows
+
+    def take(self, prepared: Any, places: Tensors) -> Any:
+        """Return what `logits` takes as `embedded` in training; never compiled.
+
+        Args:
+            prepared: What `prepare` returned.
+            places: Which of the distinct rows each id of the batch has, int32 by batch key.
+        """
+        taken = take_columns(prepared, *places.values()) if places else []
+        return dict(zip(places, taken, strict=True))
 
     def terms(self, batch: Tensors) -> dict[str, tf.Tensor]:
         """Return parts whose sum over everything but the batch is the logit, in inference.

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -8,6 +9,7 @@ from pydantic import Field
 from features.schema import FeatureSchema
 from models.ctr_model import CTRModel, Tensors, stack_numeric
 from models.fields import FieldConfig
+from models.layers.distinct_rows import sum_of_rows, take_rows
 from models.layers.embeddings import EmbeddingTables
 from models.layers.interactions import FieldRows, VectorsThenLinear, upper_triangle
 from models.lr import problems_of_fields
@@ -26,6 +28,35 @@ class FFMConfig(FieldConfig):
         False,
         description="Whether a row's pair sum is divided by its Σ x²; its linear part is not.",
     )
+
+
+class Prepared(NamedTuple):
+    """What `FFM` computes of the distinct rows of a batch, U of them.
+
+    Attributes:
+        rows: The rows themselves, (U, F k + 1).
+        to_ids: Vectors for id fields, (U, C k).
+        to_others: <v_{i,f_n}, v_{n,f_i}> of each numeric field n, then w_i, (U, turns, N + 1): one
+            turn for each categorical field i that reads the row's table.
+    """
+
+    rows: tf.Tensor
+    to_ids: tf.Tensor
+    to_others: tf.Tensor
+
+
+class Met(NamedTuple):
+    """What `FFM` takes of the ids of a batch.
+
+    Attributes:
+        to_ids: Vectors of the categorical fields for id fields, (batch, fields, C k).
+        to_others: `Prepared.to_others`, summed over them, (batch, N + 1).
+        lists: Rows of lists' items by batch key, (batch, items, F k + 1).
+    """
+
+    to_ids: tf.Tensor
+    to_others: tf.Tensor
+    lists: Tensors
 
 
 class FFM(CTRModel):
@@ -71,6 +102,7 @@ class FFM(CTRModel):
         self.fields = FieldRows(
             self.schema, width, initializer, config.list_pooling, self.num_numeric > 0
         )
+        self.fields_of_tables, self.turns_of_fields = _turns(self.schema)
         self.bias = self.add_weight(name="bias", shape=(), initializer="zeros")
         self.has_dense = config.numeric_input == "dense" and bool(self.schema.numeric)
         if self.has_dense:
@@ -88,27 +120,54 @@ class FFM(CTRModel):
         """Return what does not fit, in plain words; empty if all does."""
         return problems_of_fields("ffm", schema, config.numeric_input == "fields")
 
-    def logits(self, embedded: Tensors, batch: Tensors, training: bool) -> tf.Tensor:
-        """Compute logits (batch,); see `CTRModel.logits`."""
-        rows = self.fields.rows_of_ids(embedded, batch)
-        # tf.split and not slices: its gradient is one concatenation instead of padded sums
-        sizes = [self.num_ids * self.dim, self.num_numeric * self.dim, 1]
-        parts = [tf.split(row, sizes, axis=1) for row in rows]
-        to_ids, to_numbers, weights = map(list, zip(*parts, strict=True)) if parts else ([], [], [])
-        pairs = [field_aware_pair_sum(to_ids, self.dim)] if to_ids else []
-        if self.num_numeric:
+    def prepare(self, rows: tf.Tensor, tables: tf.Tensor) -> Prepared:
+        """Return what a row brings to its fields; see `CTRModel.prepare`."""
+        fields = tf.gather(self.fields_of_tables, tables)  # (U, turns)
+        turns = tf.tile(rows[:, tf.newaxis], [1, fields.shape[1], 1])
+        to_ids, to_others = self._parts(turns, fields)
+        return Prepared(rows, to_ids[:, 0], to_others)
+
+    def take(self, prepared: Prepared, places: Tensors) -> Met | Tensors:
+        """Return what the ids of a batch bring to their fields; see `CTRModel.take`."""
+        lists = {feature.name: places[feature.name] for feature in self.schema.lists}
+        lists = super().take(prepared.rows, lists)
+        if not self.schema.categorical:
+            return lists
+        ids = tf.stack([places[feature.name] for feature in self.schema.categorical], axis=1)
+        _, turns, width = prepared.to_others.shape
+        others = tf.reshape(prepared.to_others, [-1, width])
+        return Met(
+            take_rows(prepared.to_ids, ids),
+            sum_of_rows(others, ids * turns + self.turns_of_fields),
+            lists,
+        )
+
+    def logits(self, embedded: Met | Tensors, batch: Tensors, training: bool) -> tf.Tensor:
+        """Compute logits (batch,); see `CTRModel.logits`.
+
+        Args:
+            embedded: Rows by batch key, or what `take` returned.
+            batch: The batch.
+            training: Makes no difference.
+        """
+        linear, to_numbers = self.bias, 0.0
+        pair_sum: tf.Tensor = 0.0
+        if self.num_ids:
+            to_ids, to_others = self._met(embedded, batch)
+            to_numbers, weights = tf.split(to_others, [self.num_numeric, 1], axis=1)
+            pair_sum += field_aware_pair_sum(to_ids, self.dim)
+            linear += weights[:, 0]
+        if self.num_numeric or self.has_dense:
             numbers = tf.cast(stack_numeric(self.schema, batch), self.dtype)
-            vectors, weights_of_numbers = tf.split(self.fields.numeric_rows, [-1, 1], axis=1)
-            weights.append(numbers @ weights_of_numbers)
-            pairs.append(self._pairs_with_numbers(to_numbers, vectors, numbers))
-        elif self.has_dense:
-            numbers = tf.cast(stack_numeric(self.schema, batch), self.dtype)
-            weights.append(numbers @ self.dense_weights)
-        pair_sum = tf.add_n(pairs)
+            weights = self.dense_weights if self.has_dense else self.fields.numeric_rows[:, -1:]
+            linear += tf.squeeze(numbers @ weights, axis=1)
+            if self.num_numeric:
+                partners = to_numbers + numbers @ self._pairs_of_numbers()
+                pair_sum += tf.reduce_sum(numbers * partners, axis=1)
         if self.scale_instances:
             squares = self.fields.squared_values(batch, pair_sum.dtype)
             pair_sum = tf.math.divide_no_nan(pair_sum, tf.reduce_sum(squares, axis=1))
-        return self.bias + tf.squeeze(tf.add_n(weights), axis=1) + pair_sum
+        return linear + pair_sum
 
     def terms(self, batch: Tensors) -> dict[str, tf.Tensor]:
         """Return the parts of the logit; see `CTRModel.terms`."""
@@ -139,44 +198,93 @@ class FFM(CTRModel):
         """Names of the fields."""
         return self.fields.names
 
-    def _pairs_with_numbers(
-        self, ids: Sequence[tf.Tensor], numeric: tf.Tensor, numbers: tf.Tensor
-    ) -> tf.Tensor:
-        """Return the sum over pairs of which one or both fields are numeric, (batch,).
+    def _met(self, embedded: Met | Tensors, batch: Tensors) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return x_i v_{i,f} by id field i, (B, C, C k), and Σ_i x_i of `_parts`, (B, N + 1)."""
+        fields, parts = np.arange(self.num_ids), []
+        if isinstance(embedded, Met):
+            parts.append((embedded.to_ids, embedded.to_others))
+            rows = self.fields.rows_of_lists(embedded.lists, batch)
+        else:
+            rows = self.fields.rows_of_ids(embedded, batch)
+        if rows:
+            to_ids, to_others = self._parts(tf.stack(rows, axis=1), fields[-len(rows) :])
+            parts.append((to_ids, tf.reduce_sum(to_others, axis=1)))
+        to_ids, to_others = zip(*parts, strict=True)
+        return tf.concat(to_ids, axis=1), tf.add_n(to_others)
 
-        The vectors of a numeric field are the same in every row, so that its part needs no tensor
-        with fields on two axes: Σ_n x_n (Σ_i <v_{i,f_n}, v_{n,f_i}> x_i + Σ_{m<n} <…> x_m).
+    def _parts(
+        self, rows: tf.Tensor, fields: tf.Tensor | np.ndarray
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return a row's vectors for id fields and what it adds to Σ_i of numbers and of weights.
+
+        The vectors of a numeric field n are the same in every impression, so that of v_{i,f_n} only
+        its product with v_{n,f_i} is ever needed: one number instead of k.
 
         Args:
-            ids: x_i [v_{i,f_n} of every numeric field n] of each other field i, (batch, N dim).
-            numeric: [v_{n,f} of every field f] of each numeric field n, (N, F dim).
-            numbers: x_n, (batch, N).
+            rows: `v_{i,1} … v_{i,F} | w_i`, (rows, fields, F k + 1).
+            fields: The id fields i, int (fields,) or (rows, fields).
+
+        Returns:
+            v_{i,f} for the id fields f, (rows, fields, C k), and <v_{i,f_n}, v_{n,f_i}> for the
+            numeric fields n, then w_i, (rows, fields, N + 1).
         """
-        count = self.num_numeric
-        each = tf.reshape(numeric, (count, -1, self.dim))  # (N, F, D)
-        among = each[:, self.num_ids :]
-        products = tf.reduce_sum(among * tf.transpose(among, (1, 0, 2)), axis=2)
-        partners = numbers @ (products * np.triu(np.ones((count, count)), 1))
-        if ids:
-            theirs = tf.reshape(
-                tf.transpose(each[:, : self.num_ids], (1, 0, 2)), (self.num_ids, -1)
-            )  # (C, N D)
-            met = tf.add_n([vectors * theirs[i] for i, vectors in enumerate(ids)])
-            partners += tf.reduce_sum(tf.reshape(met, (-1, count, self.dim)), axis=2)
-        return tf.reduce_sum(numbers * partners, axis=1)
+        sizes = [self.num_ids * self.dim, self.num_numeric * self.dim, 1]
+        to_ids, to_numbers, weights = tf.split(rows, sizes, axis=-1)
+        if not self.num_numeric:
+            return to_ids, weights
+        theirs = tf.transpose(self._vectors_of_numbers()[:, : self.num_ids], (1, 0, 2))
+        theirs = tf.gather(tf.reshape(theirs, [self.num_ids, -1]), fields)
+        met = to_numbers * theirs
+        met = tf.reshape(met, [-1, met.shape[1], self.num_numeric, self.dim])
+        return to_ids, tf.concat([tf.reduce_sum(met, axis=-1), weights], axis=-1)
+
+    def _vectors_of_numbers(self) -> tf.Tensor:
+        """Return v_{n,f} of every numeric field n and field f, (N, F, k)."""
+        return tf.reshape(self.fields.numeric_rows[:, :-1], [self.num_numeric, -1, self.dim])
+
+    def _pairs_of_numbers(self) -> tf.Tensor:
+        """Return <v_{n,f_m}, v_{m,f_n}> of numeric fields, (N, N), 0 unless n < m."""
+        among = self._vectors_of_numbers()[:, self.num_ids :]
+        return upper_triangle(tf.reduce_sum(among * tf.transpose(among, (1, 0, 2)), axis=2))
 
 
-def field_aware_pair_sum(vectors: Sequence[tf.Tensor], dim: int) -> tf.Tensor:
+def field_aware_pair_sum(vectors: tf.Tensor, dim: int) -> tf.Tensor:
     """Return Σ_{i<j} <v_{i,f_j}, v_{j,f_i}> x_i x_j, (batch,).
 
-    The tensor of all vectors times its own transpose over fields: XLA makes one loop of it, which
-    is several times as fast as gathering the pairs.
+    Half the sum over i ≠ j, so that its gradient is the tensor that it multiplied by: the vectors
+    with their two axes of fields exchanged and nothing at i = j.
 
     Args:
-        vectors: x_i [v_{i,1} … v_{i,F}] of each field i, (batch, F dim); F of them.
+        vectors: x_i [v_{i,1} … v_{i,F}] of each field i, (batch, F, F dim).
         dim: Length of each vector.
     """
-    fields = len(vectors)
-    each = tf.reshape(tf.concat(vectors, axis=1), (-1, fields, fields, dim))  # (B, F, F, D)
-    once = np.triu(np.ones((fields, fields)), 1)[:, :, np.newaxis]
-    return tf.reduce_sum(each * tf.transpose(each, (0, 2, 1, 3)) * once, axis=(1, 2, 3))
+    fields = vectors.shape[1]
+    apart = np.repeat(1 - np.eye(fields), dim, axis=1)  # (F, F D)
+
+    @tf.custom_gradient
+    def pair_sum(ours: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+        def theirs() -> tf.Tensor:
+            each = tf.reshape(ours, (-1, fields, fields, dim))
+            return tf.reshape(tf.transpose(each, (0, 2, 1, 3)), (-1, fields, fields * dim)) * apart
+
+        def backwards(upstream: tf.Tensor) -> tf.Tensor:
+            return upstream[:, tf.newaxis, tf.newaxis] * theirs()
+
+        return tf.reduce_sum(ours * theirs(), axis=(1, 2)) / 2, backwards
+
+    return pair_sum(vectors)
+
+
+def _turns(schema: FeatureSchema) -> tuple[np.ndarray, np.ndarray]:
+    """Return the categorical fields that read each table, (tables, turns), and each one's turn.
+
+    A table with fewer of them than others repeats any field, whose turn never comes.
+    """
+    readers: dict[str, list[int]] = {table.name: [] for table in schema.tables}
+    turns = []
+    for i, feature in enumerate(schema.categorical):
+        turns.append(len(readers[feature.table]))
+        readers[feature.table].append(i)
+    most = max([1, *map(len, readers.values())])
+    fields = [places + [0] * (most - len(places)) for places in readers.values()]
+    return np.array(fields, np.int32).reshape(-1, most), np.array(turns, np.int32)

@@ -2,6 +2,7 @@
 """One optimiser step whose cost does not depend on the size of the embedding tables."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import keras
 import numpy as np
@@ -23,8 +24,8 @@ def weighted_log_loss(labels: tf.Tensor, logits: tf.Tensor, weights: tf.Tensor) 
 class TrainStep:
     """Looks each distinct id up once, differentiates, and writes the changed rows back.
 
-    unique ids → gather their packed rows → local gather → dense part (under XLA) → gradient of
-    each looked-up row → sum per distinct id → optimiser → scatter.
+    unique ids → gather their packed rows → what the model computes of each → local gather → dense
+    part (under XLA) → gradient of each looked-up row → sum per distinct id → optimiser → scatter.
 
     Args:
         model: Built on a batch, its embeddings with the row optimiser's slots.
@@ -52,6 +53,7 @@ class TrainStep:
         self.clip_norm = clip_norm
         self.dense.build(model.trainable_variables)
         self._dense_rate = float(dense.learning_rate)
+        self._prepare = tf.function(model.prepare, jit_compile=xla, autograph=False)
         self._gradients = tf.function(self._dense_gradients, jit_compile=xla, autograph=False)
         self._update = tf.function(self._updated_rows, jit_compile=xla, autograph=False)
         self._step = tf.function(self._train_step, autograph=False)
@@ -78,14 +80,19 @@ class TrainStep:
         ids = _pad_ids(ids, places.shape[0])
         packed = embeddings.gather(ids)
         weights = packed[:, : embeddings.width]
-        # one gather per column: slicing one big gather inside XLA costs padded sums backwards
-        embedded = {
-            key: tf.gather(weights, column)
-            for key, column in embeddings.by_column(places, batch).items()
-        }
-        loss, column_gradients, dense_gradients = self._gradients(embedded, batch)
-        flat = [tf.reshape(column_gradients[key], [-1, embeddings.width]) for key in embedded]
-        row_gradients = self._sum_by_row(flat, places, ids)
+        places = embeddings.by_column(places, batch)
+        variables = [variable.value for variable in self.model.trainable_variables]
+        with tf.GradientTape() as tape:
+            tape.watch(weights)
+            embedded = self.model.take(self._prepare(weights, embeddings.table_of(ids)), places)
+        loss, upstream, dense_gradients = self._gradients(embedded, batch)
+        row_gradients, more = tape.gradient(embedded, (weights, variables), upstream)
+        if row_gradients is None:  # a model of numbers only
+            row_gradients = tf.zeros_like(weights)
+        dense_gradients = [
+            ours if theirs is None else ours + theirs
+            for ours, theirs in zip(dense_gradients, more, strict=True)
+        ]
         if self.clip_norm is not None:
             row_gradients = self._whole_gradients(packed, row_gradients, ids)
             (row_gradients, *dense_gradients), _ = tf.clip_by_global_norm(
@@ -131,16 +138,9 @@ class TrainStep:
             return tf.constant(np.concatenate(given), tf.float32)
         return tf.constant(given, tf.float32)
 
-    def _sum_by_row(
-        self, gradients: list[tf.Tensor], places: tf.Tensor, ids: tf.Tensor
-    ) -> tf.Tensor:
-        if not gradients:  # a model of numbers only
-            return tf.zeros([0, self.model.embeddings.width])
-        return tf.math.unsorted_segment_sum(tf.concat(gradients, 0), places, tf.shape(ids)[0])
-
     def _dense_gradients(
-        self, embedded: Tensors, batch: Tensors
-    ) -> tuple[tf.Tensor, dict[str, tf.Tensor], list[tf.Tensor]]:
+        self, embedded: Any, batch: Tensors
+    ) -> tuple[tf.Tensor, Any, list[tf.Tensor]]:
         variables = [variable.value for variable in self.model.trainable_variables]
         labels, weights = tf.cast(batch[LABEL], tf.float32), batch[WEIGHT]
         with tf.GradientTape() as tape:
@@ -149,10 +149,10 @@ class TrainStep:
             loss = weighted_log_loss(labels, logits, weights)
             if self.model.losses:
                 loss += tf.add_n(self.model.losses)
-        column_gradients, dense_gradients = tape.gradient(
-            loss, (dict(embedded), variables), unconnected_gradients="zero"
+        gradients, dense_gradients = tape.gradient(
+            loss, (embedded, variables), unconnected_gradients="zero"
         )
-        return loss, column_gradients, dense_gradients
+        return loss, gradients, dense_gradients
 
 
 def _pad_ids(ids: tf.Tensor, most: int) -> tf.Tensor:

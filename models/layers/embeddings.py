@@ -108,6 +108,8 @@ class EmbeddingTables(keras.layers.Layer):
             flat: (all ids of all columns, …).
             batch: The batch that `row_ids` was called on; its shapes must be static.
         """
+        if not self.columns:  # a model of numbers only
+            return {}
         shapes = [batch[key].shape for key, _ in self.columns]
         parts = tf.split(flat, [shape.num_elements() for shape in shapes])
         return {

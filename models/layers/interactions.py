@@ -128,9 +128,16 @@ class FieldRows(keras.layers.Layer):
     ) -> list[tf.Tensor]:
         """Return the rows of categorical and list fields only; see the class."""
         rows = [embedded[feature.name] for feature in self.schema.categorical]
-        for feature in self.schema.lists:
-            rows.append(pool_list(feature, embedded[feature.name], batch, self.list_pooling))
-        return rows
+        return rows + self.rows_of_lists(embedded, batch)
+
+    def rows_of_lists(
+        self, embedded: Mapping[str, tf.Tensor], batch: Mapping[str, tf.Tensor]
+    ) -> list[tf.Tensor]:
+        """Return the rows of list fields only; see the class."""
+        return [
+            pool_list(feature, embedded[feature.name], batch, self.list_pooling)
+            for feature in self.schema.lists
+        ]
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -157,6 +157,30 @@ def test_gradients_agree_with_finite_differences(kind, training, float64):
         np.testing.assert_allclose(slope, expected, rtol=1e-5, atol=1e-8, err_msg=variable.path)
 
 
+def test_distinct_rows_give_the_logits_and_gradients_of_all_rows(kind):
+    model = make(kind)
+    randomise(model)
+    batch, labels = random_batch(16), labels_of(16)
+    tables = model.embeddings
+    ids, places = tf.unique(tables.row_ids(batch))
+    rows = tables.gather(ids)[:, : tables.width]
+    by_column, by_weight = gradients(model, batch, labels, training=False)
+    expected = np.zeros(rows.shape)
+    for key, column in tables.by_column(places, batch).items():
+        np.add.at(expected, column.numpy(), by_column[key].numpy())
+    variables = {variable.path: variable.value for variable in model.trainable_variables}
+    with tf.GradientTape() as tape:
+        tape.watch(rows)
+        prepared = model.prepare(rows, tables.table_of(ids))
+        embedded = model.take(prepared, tables.by_column(places, batch))
+        loss = log_loss(model, embedded, batch, labels, training=False)
+    np.testing.assert_allclose(loss, log_loss(model, tables(batch), batch, labels, False), **CLOSE)
+    by_row, others = tape.gradient(loss, (rows, variables))
+    np.testing.assert_allclose(by_row, expected, rtol=1e-4, atol=1e-5)  # sums in another order
+    for name, slope in others.items():
+        np.testing.assert_allclose(slope, by_weight[name], rtol=1e-4, atol=1e-5, err_msg=name)
+
+
 def test_longer_padding_changes_nothing(kind):
     model = make(kind)
     randomise(model)

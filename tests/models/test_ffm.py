@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from features.schema import FeatureSchema, Numeric
+from features.schema import Categorical, CategoricalList, FeatureSchema, Numeric, Table
 from models.ffm import FFM, FFMConfig
 from models.fm import FM, FMConfig
 from tests.models.against_reference import assert_equals_reference, field_rows
@@ -111,6 +111,47 @@ def test_with_equal_vectors_for_all_fields_ffm_is_fm():
     ffm.embeddings.packed.assign(repeated(fm.embeddings.packed.numpy()))
     ffm.fields.numeric_rows.assign(repeated(fm.fields.rows.numeric_rows.numpy()))
     np.testing.assert_allclose(ffm(batch), fm(batch), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("numeric_input", ["fields", "none"])
+@pytest.mark.parametrize("dim", [2, 40])  # 40: rows wide enough for the product of matrices
+def test_fields_that_share_a_table_train_as_they_score(numeric_input, dim):
+    tables = (Table(name="url", rows=9), Table(name="site", rows=7))
+    fields = [("from", "url"), ("site", "site"), ("to", "url"), ("via", "url")]
+    schema = FeatureSchema(
+        tables=tables,
+        features=(
+            *(Categorical(name=name, table=table) for name, table in fields),
+            CategoricalList(name="seen", table="site", max_items=3),
+            Numeric(name="x"),
+            Numeric(name="y"),
+        ),
+    )
+    model = FFM(schema, FFMConfig(embedding_dim=dim, numeric_input=numeric_input))
+    randomise(model)
+    random = np.random.default_rng(0)
+    batch = {name: tf.constant(random.integers(0, 7, 12), tf.int32) for name, _ in fields}
+    batch["seen"] = tf.constant(random.integers(0, 7, (12, 3)), tf.int32)
+    batch["seen_length"] = tf.constant(random.integers(0, 4, 12), tf.int32)
+    batch |= {name: tf.constant(random.normal(size=12), tf.float32) for name in "xy"}
+    tables, factors = model.embeddings, tf.range(12.0)
+    ids, places = tf.unique(tables.row_ids(batch))
+    rows, embedded = tables.gather(ids), tables(batch)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch((rows, embedded))
+        taken = model.take(
+            model.prepare(rows, tables.table_of(ids)), tables.by_column(places, batch)
+        )
+        logits, expected = (
+            model.logits(given, batch, training=True) for given in (taken, embedded)
+        )
+        ours, theirs = tf.reduce_sum(factors * logits), tf.reduce_sum(factors * expected)
+    np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-4)
+    by_row = np.zeros(rows.shape, np.float32)
+    slopes = tape.gradient(theirs, embedded)
+    for key, column in tables.by_column(places, batch).items():
+        np.add.at(by_row, column.numpy(), slopes[key].numpy())
+    np.testing.assert_allclose(tape.gradient(ours, rows), by_row, rtol=1e-4, atol=1e-3)
 
 
 def test_a_row_holds_a_vector_for_every_field_and_a_weight():

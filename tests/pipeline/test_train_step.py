@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from features.schema import Categorical, FeatureSchema, Numeric, Table
+from features.schema import Categorical, CategoricalList, FeatureSchema, Numeric, Table
 from models.lr import LR, LRConfig
 from models.optimizers import RowAdam
 from models.registry import MODELS, build
@@ -107,6 +107,31 @@ def test_padding_rows_stay_zero():
     packed = model.embeddings.packed.numpy()
     np.testing.assert_array_equal(packed[[0, 6]], 0)
     assert packed[2, 0] != 0
+
+
+@pytest.mark.parametrize("kind", ["lr", "fm", "ffm"])
+@pytest.mark.parametrize("features", [("x", "y"), ("tags", "x")])
+@pytest.mark.parametrize("clip_norm", [None, 1.0])
+def test_a_model_without_categorical_fields_trains(kind, features, clip_norm):
+    schema = FeatureSchema(
+        tables=(Table(name="tag", rows=6),),
+        features=(
+            CategoricalList(name="tags", table="tag", max_items=2),
+            Numeric(name="x"),
+            Numeric(name="y"),
+        ),
+    ).select(features)
+    batch = batch_of([0] * 4, [0] * 4, [1, 2, -1, -2], [1, 1, 0, 0])
+    batch |= {
+        "y": batch["x"] ** 2,
+        "tags": np.array([[2, 3], [3, 0], [4, 5], [5, 4]], np.int32),
+        "tags_length": np.array([2, 1, 2, 2], np.int32),
+    }
+    model = build(kind, schema, MODELS[kind].config(), RowAdam().slot_values)
+    model.build_from(batch)
+    step = TrainStep(model, RowAdam(0.1), keras.optimizers.Adam(0.1), clip_norm=clip_norm)
+    losses = [float(step(batch, i + 1)) for i in range(20)]
+    assert losses[-1] < losses[0] / 2
 
 
 def forced_gradients(step, by_column, dense):
