@@ -88,7 +88,15 @@ class CTRModel(keras.Model):
 
     def call(self, batch: Tensors, training: bool = False) -> tf.Tensor:
         """Return logits (batch,); see the class."""
+        batch = self.narrowed(batch)
         return self.logits(self.embeddings(batch), batch, training=training)
+
+    def narrowed(self, batch: Tensors) -> Tensors:
+        """Return the batch without what the model will not look at, by which no logit changes.
+
+        What is left out is neither looked up nor differentiated. By default that is nothing.
+        """
+        return batch
 
     def logits(self, embedded: Tensors, batch: Tensors, training: bool) -> tf.Tensor:
         """Compute logits (batch,) from looked-up rows.

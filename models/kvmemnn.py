@@ -5,7 +5,7 @@ from typing import ClassVar, Literal, NamedTuple
 import tensorflow as tf
 from pydantic import Field
 
-from features.schema import Channel, FeatureSchema, History
+from features.schema import PADDING, Channel, FeatureSchema, History, length_key
 from models.base import EmbeddingMLPConfig, history_mask, problems_of_targets
 from models.ctr_model import Tensors
 from models.history_weights import ONE, UP_TO_ONE, WeightsMeaning
@@ -88,9 +88,9 @@ class KVMemNN(MemoryNetwork):
     v_i = Σ e over its value fields; e one table for all
 
     and the hops of `KeyValueMemory`. Key hashing picks the events that take part without scoring
-    any: all that comes after it costs as much as the number kept, whatever the length of the
-    history. `same_key` compares ids. `simhash` costs `hash_bits` products per event. Every history
-    has its own R.
+    any: all that comes after it, embeddings and their gradients included, costs as much as the
+    number kept, whatever the length of the history. `same_key` compares ids. `simhash` looks keys
+    up and costs `hash_bits` products per event. Every history has its own R.
 
     Args, call arguments and returns: see `EmbeddingMLP`.
 
@@ -181,7 +181,7 @@ class KVMemNN(MemoryNetwork):
                 tf.add_n([embedded[c.name] for c in values]),
                 history_mask(history, batch),
             )
-        matches = self._matches(history, question, embedded, batch)
+        matches = self._matches(history, embedded, batch)
         places, kept = newest(matches, self.max_memories)
         chosen = {  # once each, and in the same order in every process
             c.name: tf.gather(embedded[c.name], places, batch_dims=1)
@@ -195,9 +195,27 @@ class KVMemNN(MemoryNetwork):
         )
         return answer, put_back(weights, places, tf.shape(matches)[1])
 
-    def _matches(
-        self, history: History, question: tf.Tensor, embedded: Tensors, batch: Tensors
-    ) -> tf.Tensor:
+    def narrowed(self, batch: Tensors) -> Tensors:
+        """Return the batch with the events that key hashing keeps, newest first, and no others."""
+        if self.key_hashing == "none":
+            return batch
+        narrowed = dict(batch)
+        for history in self.schema.histories:
+            columns = [] if self.key_hashing == "same_key" else self._compared(history)
+            matches = self._matches(history, self.embeddings.look_up(batch, columns), batch)
+            places, kept = newest(matches, self.max_memories)
+            for channel in history.channels:
+                ids = tf.gather(batch[channel.name], places, batch_dims=1)
+                narrowed[channel.name] = tf.where(kept, ids, PADDING)
+            narrowed[length_key(history.name)] = tf.reduce_sum(tf.cast(kept, tf.int32), axis=1)
+        return narrowed
+
+    def _compared(self, history: History) -> list[str]:
+        """Return the batch keys of all that simhash compares."""
+        keys, _ = own = self.roles[history.name]
+        return [*(channel.name for channel in keys), *(target for _, target in own.asked)]
+
+    def _matches(self, history: History, embedded: Tensors, batch: Tensors) -> tf.Tensor:
         """Return which events may be looked at, bool (batch, items)."""
         own = self.roles[history.name]
         if self.key_hashing == "same_key":
@@ -205,5 +223,6 @@ class KVMemNN(MemoryNetwork):
                 [batch[key] for key, _ in own.asked], [batch[target] for _, target in own.asked]
             )
         else:
+            question = tf.add_n([embedded[target] for _, target in own.asked])
             found = self.sim_hash.matches(question, tf.add_n([embedded[c.name] for c in own.keys]))
         return found & history_mask(history, batch)

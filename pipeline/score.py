@@ -49,6 +49,7 @@ class Scorer:
 
         @tf.function(autograph=False)
         def probabilities(batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+            batch = model.narrowed(batch)
             return compiled(model.embeddings(batch), batch)
 
         self._probabilities = probabilities

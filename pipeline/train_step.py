@@ -75,7 +75,7 @@ class TrainStep:
         )
 
     def _train_step(self, batch: Tensors, step: tf.Tensor, rate_factor: tf.Tensor) -> tf.Tensor:
-        embeddings = self.model.embeddings
+        embeddings, batch = self.model.embeddings, self.model.narrowed(batch)
         ids, places = tf.unique(embeddings.row_ids(batch))
         ids = _pad_ids(ids, places.shape[0])
         packed = embeddings.gather(ids)

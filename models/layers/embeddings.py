@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Embedding tables, stacked in one variable so that a step costs one gather and one scatter."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
 import keras
@@ -73,9 +73,19 @@ class EmbeddingTables(keras.layers.Layer):
 
     def call(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Look up every id column; see the class."""
+        return self.look_up(batch, dict(self.columns))
+
+    def look_up(self, batch: Mapping[str, tf.Tensor], keys: Iterable[str]) -> dict[str, tf.Tensor]:
+        """Look up some of the id columns; see the class.
+
+        Args:
+            batch: Holds them.
+            keys: Their batch keys.
+        """
+        tables = dict(self.columns)
         return {
-            key: self.gather(batch[key] + self.offsets[table])[..., : self.width]
-            for key, table in self.columns
+            key: self.gather(batch[key] + self.offsets[tables[key]])[..., : self.width]
+            for key in keys
         }
 
     def gather(self, row_ids: tf.Tensor) -> tf.Tensor:

@@ -142,6 +142,19 @@ def test_what_follows_hashing_sees_only_what_was_kept(key_hashing, monkeypatch):
     assert {tuple(shape) for shape in seen} == {(3, 4, 16)}
 
 
+@pytest.mark.parametrize("key_hashing", ["same_key", "simhash"])
+def test_only_what_hashing_keeps_is_looked_up_and_no_logit_changes(key_hashing, float64):
+    model = make("kvmemnn", key_hashing=key_hashing, max_memories=3, hash_distance=7)
+    randomise(model)
+    batch = random_batch(6, longest=40)
+    narrow = model.narrowed(batch)
+    for history in (CLICKS, BUYS):
+        assert {narrow[c.name].shape[1] for c in history.channels} == {3}
+    assert 0 < np.sum(narrow["clicks_length"]) < np.sum(batch["clicks_length"])
+    whole = model.logits(model.embeddings(batch), batch, training=False)
+    np.testing.assert_allclose(model(batch), whole, rtol=1e-9)
+
+
 def test_channels_with_a_target_are_keys_and_the_others_values():
     def names(history, **options):
         found = roles(history, KVMemNNConfig(**options))
