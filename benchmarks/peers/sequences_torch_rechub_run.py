@@ -1,17 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 """Torch-RecHub: DIN, DIEN and BST, its data generator and its trainer, with their defaults.
 
+It needs a feature beside the candidate's; where there is none it gets a constant.
+
 .venv-peers/torch/bin/python benchmarks/peers/sequences_torch_rechub_run.py din beh_100000.npz
 """
 
 import numpy as np
 import torch
 from runner import Steps, after_each_call
-from sequence_task import ATTENTION_UNITS, NEGATIVE, SequenceTask, read_task, train_and_report
+from sequence_task import (
+    ATTENTION_UNITS,
+    NEGATIVE,
+    Columns,
+    SequenceTask,
+    read_task,
+    train_and_report,
+)
 from torch_rechub.basic.features import SequenceFeature, SparseFeature
 from torch_rechub.models.ranking import BST, DIEN, DIN
 from torch_rechub.trainers import CTRTrainer
 from torch_rechub.utils.data import DataGenerator
+
+CONSTANT = "constant"
+
+
+def inputs(task: SequenceTask, part: str) -> Columns:
+    """Return what its models see of a part."""
+    columns = task.inputs(part, negatives=task.model == "dien")
+    return columns | {CONSTANT: np.zeros(len(task.labels(part)), np.int32)}
 
 
 def model_of(task: SequenceTask) -> torch.nn.Module:
@@ -32,6 +49,7 @@ def model_of(task: SequenceTask) -> torch.nn.Module:
         SequenceFeature(name, rows, dim, "mean", padding_idx=0)
         for name, (rows, _) in schema.lists.items()
     ]
+    others = others or [SparseFeature(CONSTANT, 1, 1)]
     targets = [
         SparseFeature(field, schema.fields[field], dim, padding_idx=0)
         for field in schema.channels.values()
@@ -49,10 +67,7 @@ def main() -> None:
     torch.set_num_threads(1)
     task = read_task()
     torch.manual_seed(task.seed)
-    data = {
-        part: (task.inputs(part, negatives=task.model == "dien"), task.labels(part))
-        for part in task.parts
-    }
+    data = {part: (inputs(task, part), task.labels(part)) for part in task.parts}
     x, y = data["train"]
     x_valid, y_valid = data.get("valid", data["test"])
     x_test, y_test = data["test"]
