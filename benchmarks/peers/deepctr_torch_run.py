@@ -8,6 +8,7 @@ It has no FM of its own: FM is its AFM without attention.
 
 import numpy as np
 import torch
+from data import FIELDS
 from deepctr_torch.inputs import DenseFeat, SparseFeat
 from deepctr_torch.models import AFM, DCN, NFM, DeepFM
 from runner import (
@@ -22,8 +23,8 @@ from runner import (
 )
 
 MODELS = {
-    "fm": lambda features: AFM(features, features, use_attention=False),
-    "afm": lambda features: AFM(features, features),
+    "fm": lambda features: AFM(features, features[:FIELDS], use_attention=False),
+    "afm": lambda features: AFM(features, features[:FIELDS]),
     "nfm": lambda features: NFM(features, features, dnn_hidden_units=HIDDEN_UNITS),
     "deepfm": lambda features: DeepFM(features, features, dnn_hidden_units=HIDDEN_UNITS),
     "dcn": lambda features: DCN(
