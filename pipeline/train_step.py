@@ -11,6 +11,7 @@ import tensorflow as tf
 from features.schema import LABEL, WEIGHT
 from models.ctr_model import CTRModel
 from models.optimizers import RowOptimizer
+from pipeline.allocation import LARGE, keep_large_blocks
 
 Tensors = Mapping[str, tf.Tensor]
 
@@ -77,6 +78,8 @@ class TrainStep:
     def _train_step(self, batch: Tensors, step: tf.Tensor, rate_factor: tf.Tensor) -> tf.Tensor:
         embeddings, batch = self.model.embeddings, self.model.narrowed(batch)
         ids, places = tf.unique(embeddings.row_ids(batch))
+        if places.shape[0] * embeddings.width * embeddings.packed.value.dtype.size > LARGE:
+            keep_large_blocks()
         ids = _pad_ids(ids, places.shape[0])
         packed = embeddings.gather(ids)
         weights = packed[:, : embeddings.width]
