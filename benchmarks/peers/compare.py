@@ -46,7 +46,11 @@ CLAIMS = (  # model, table rows or None for any, peer, how many times as fast at
     ("dien", None, ANY, 1.5),
     ("bst", None, ANY, 1.5),
 )
-NO_GOAL = ("libffm",)  # C++ without batches: shown, not a claim
+NO_GOAL = (  # system and model that are shown, but are no claim
+    ("libffm", "ffm"),  # C++ without batches
+    # one vector per row, the sum of all pairs, whose attention is a soft-max over itself: always 1
+    ("torch-rechub", "afm"),
+)
 Result = dict[str, str | int | float | None]
 
 
@@ -123,7 +127,7 @@ def verdicts(model: str, rows: int, results: dict[str, Result], clock: str) -> I
             f"{mark}: {model}, {rows:,} rows: {ratio:.2f} x {peer['system']}, claimed {least:g} x"
         )
 
-    rivals = [result for name, result in peers.items() if name not in NO_GOAL]
+    rivals = [result for name, result in peers.items() if (name, model) not in NO_GOAL]
     for kind, size, name, least in CLAIMS:
         if kind == model and size in (None, rows):
             peer = max(rivals, key=lambda r: r[clock]) if name == ANY else peers.get(name)
