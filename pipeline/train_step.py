@@ -11,7 +11,7 @@ import tensorflow as tf
 from features.schema import LABEL, WEIGHT
 from models.ctr_model import CTRModel
 from models.optimizers import RowOptimizer
-from pipeline.allocation import LARGE, keep_large_blocks
+from pipeline.allocation import keep_large_blocks
 
 Tensors = Mapping[str, tf.Tensor]
 
@@ -47,6 +47,7 @@ class TrainStep:
         clip_norm: float | None = None,
         xla: bool = True,
     ) -> None:
+        keep_large_blocks()
         self.model = model
         self.rows = rows
         self.dense = dense
@@ -78,8 +79,6 @@ class TrainStep:
     def _train_step(self, batch: Tensors, step: tf.Tensor, rate_factor: tf.Tensor) -> tf.Tensor:
         embeddings, batch = self.model.embeddings, self.model.narrowed(batch)
         ids, places = tf.unique(embeddings.row_ids(batch))
-        if places.shape[0] * embeddings.width * embeddings.packed.value.dtype.size > LARGE:
-            keep_large_blocks()
         ids = _pad_ids(ids, places.shape[0])
         packed = embeddings.gather(ids)
         weights = packed[:, : embeddings.width]

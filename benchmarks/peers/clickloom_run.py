@@ -24,10 +24,11 @@ OPTIONS = {
     "lr": {},
     "fm": {"embedding_dim": DIM},
     "ffm": {"embedding_dim": FFM_DIM},
-    "afm": {"embedding_dim": DIM, "numeric_input": "dense"},  # 325 pairs, as peers have
-    "nfm": {"embedding_dim": DIM, "hidden_units": HIDDEN_UNITS},
-    "deepfm": {"embedding_dim": DIM, "hidden_units": HIDDEN_UNITS},
-    "dcn": {"embedding_dim": DIM, "hidden_units": HIDDEN_UNITS},
+    # numbers as peers take them: beside the 325 pairs of fields, and into an MLP as they are
+    "afm": {"embedding_dim": DIM, "numeric_input": "dense"},
+    "nfm": {"embedding_dim": DIM, "numeric_input": "dense", "hidden_units": HIDDEN_UNITS},
+    "deepfm": {"embedding_dim": DIM, "numeric_input": "dense", "hidden_units": HIDDEN_UNITS},
+    "dcn": {"embedding_dim": DIM, "numeric_input": "dense", "hidden_units": HIDDEN_UNITS},
 }
 
 
