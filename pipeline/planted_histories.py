@@ -55,6 +55,8 @@ class HistoriesTask(PlantedTask):
     columns: ClassVar[Mapping[str, Column]]
     events: ClassVar[int]
     """Length of a user's past."""
+    training: ClassVar[str] = "{batch_size: 512, learning_rate: 0.003, epochs: 6, patience: 6}"
+    """Train section of the config, as flow YAML."""
 
     @abstractmethod
     def draw(self, users: int, rng: np.random.Generator) -> Drawn:
@@ -126,7 +128,7 @@ class HistoriesTask(PlantedTask):
             "keys: [impression_id]\n"
             "split: {kind: column, column: part}  # rows of part past only enter histories\n"
             f"features:\n{features}{self.histories(of)}"
-            "train: {batch_size: 512, learning_rate: 0.003, epochs: 6, patience: 6}\n"
+            f"train: {self.training}\n"
         )
 
     def histories(self, of: str) -> str:

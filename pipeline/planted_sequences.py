@@ -18,11 +18,16 @@ class Order(InterestsTask):
 
     name: ClassVar[str] = "order"
     summary: ClassVar[str] = (
-        "It matters when a past event happened, not whether: bst and dien learn it, din cannot."
+        "It matters when a past event happened, not whether: transformer learns it, din cannot."
     )
-    learner: ClassVar[str] = "{kind: bst}"
+    learner: ClassVar[str] = (
+        "{kind: transformer, encoder_layers: 1, decoder_layers: 1, num_heads: 2}"
+    )
     foil: ClassVar[str] = "{kind: din}"
     events: ClassVar[int] = 12
+    training: ClassVar[str] = (
+        "{batch_size: 256, learning_rate: 0.003, epochs: 6, patience: 6, evaluations_per_epoch: 1}"
+    )
 
     categories: int = Field(12, ge=12, le=12, description="Categories of items; one event each.")
 
@@ -39,7 +44,7 @@ class Order(InterestsTask):
 class Drift(InterestsTask):
     """For: the newest past event of the candidate's category is of its good half of items.
 
-    A past is about 8 categories. Each has one event with an item of the first half of the
+    A past is about 4 categories. Each has one event with an item of the first half of the
     category's items, which are good, and one of the second half, in random order: what a user
     liked of a category, and what is liked now, are two things.
     """
@@ -50,9 +55,12 @@ class Drift(InterestsTask):
     )
     learner: ClassVar[str] = "{kind: dien}"
     foil: ClassVar[str] = "{kind: din}"
-    events: ClassVar[int] = 16
+    events: ClassVar[int] = 8
+    training: ClassVar[str] = (
+        "{batch_size: 256, learning_rate: 0.01, epochs: 4, patience: 4, evaluations_per_epoch: 1}"
+    )
 
-    categories: int = Field(30, ge=8, description="Categories of items.")
+    categories: int = Field(8, ge=4, description="Categories of items.")
 
     def draw(self, users: int, rng: np.random.Generator) -> Drawn:
         """Draws pasts and candidates."""
@@ -97,6 +105,9 @@ class Long(InterestsTask):
         "{kind: din, attention_activation: prelu, features: [item_id, category, recent]}"
     )
     events: ClassVar[int] = 550
+    training: ClassVar[str] = (
+        "{batch_size: 128, learning_rate: 0.003, epochs: 4, patience: 4, evaluations_per_epoch: 1}"
+    )
     old: ClassVar[int] = 50
 
     impressions: int = Field(20_000, ge=1, description="Rows with a click to predict.")

@@ -2,19 +2,15 @@
 """Planted histories: the past decides as documented, through the pipeline too."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
+from benchmarks.planted import way
 from pipeline import planted_histories
-from pipeline.planted import TASKS, generate_log
+from pipeline.planted import TASKS
 from pipeline.planted_histories import HistoriesTask
-from pipeline.synth_files import best_possible
-from pipeline.workflow import run
-from tests.conftest import Silent
 
 HISTORIES = [name for name, task in TASKS.items() if issubclass(task, HistoriesTask)]
 every_task = pytest.mark.parametrize("name", HISTORIES)
@@ -111,26 +107,6 @@ def test_impressions_are_as_many_as_asked_for(name, monkeypatch):
         assert len({row["user_id"] for row in log}) == -(-impressions // TASKS[name]().candidates)
 
 
-def way(folder: Path, name: str, model: str | None, impressions: int) -> float:
-    """Share of the way to the best test AUC after a run on the config beside the log."""
-    log = folder / name
-    if not log.exists():
-        generate_log(log, name, impressions, file_format="parquet")
-    result = run(
-        log / "config.yaml",
-        folder / "runs",
-        [f"model={model}"] if model else [],
-        run_id="foil" if model else "main",
-        until="evaluate",
-        progress=Silent(),
-    )
-    path = Path(result["run_dir"]) / "evaluate" / "predictions" / "test.parquet"
-    test = pq.read_table(path)
-    ids = test["impression_id"].to_numpy().astype(int)
-    best = best_possible(log / "truth.parquet", ids, test["label"].to_numpy())
-    return (result["metrics"]["test"]["auc"] - 0.5) / (best.auc - 0.5)
-
-
 @pytest.mark.slow
 def test_din_learns_interest_and_base_sees_a_blur(tmp_path):
     assert way(tmp_path, "interest", None, 40_000) > 0.95
@@ -141,3 +117,30 @@ def test_din_learns_interest_and_base_sees_a_blur(tmp_path):
 def test_kvmemnn_learns_key_value_and_base_does_not(tmp_path):
     assert way(tmp_path, "key_value", None, 40_000) > 0.95
     assert abs(way(tmp_path, "key_value", TASKS["key_value"].foil, 40_000)) < 0.06
+
+
+@pytest.mark.slow
+def test_transformer_learns_order_and_din_cannot(tmp_path):
+    assert way(tmp_path, "order", None, 20_000) > 0.95
+    assert abs(way(tmp_path, "order", TASKS["order"].foil, 20_000)) < 0.08
+
+
+@pytest.mark.slow
+def test_dien_learns_drift_and_din_cannot(tmp_path):
+    assert way(tmp_path, "drift", None, 30_000) > 0.95
+    assert abs(way(tmp_path, "drift", TASKS["drift"].foil, 30_000)) < 0.08
+
+
+@pytest.mark.slow
+def test_kvmemnn_finds_what_lies_500_events_back_by_its_key(tmp_path):
+    assert way(tmp_path, "long", None, 8_000) > 0.9
+    assert abs(way(tmp_path, "long", TASKS["long"].foil, 8_000)) < 0.1
+
+
+@pytest.mark.slow
+def test_memn2n_learns_two_hops_with_all_its_defaults(tmp_path):
+    learner = "{kind: memn2n, activation: prelu}"
+    sets = ["train.epochs=12", "train.patience=48"]
+    assert way(tmp_path, "two_hop", learner, 40_000, sets) > 0.9
+    one_hop = "{kind: memn2n, activation: prelu, num_hops: 1}"
+    assert way(tmp_path, "two_hop", one_hop, 40_000, sets) < 0.7
