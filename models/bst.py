@@ -119,16 +119,19 @@ class BST(EmbeddingMLP):
     ) -> tf.Tensor:
         """Return the candidate's output and the mean of the events'."""
         mask = history_mask(history, batch)
-        encoded, _ = self._encoded(history, embedded, mask, training)
+        tokens, real = self._tokens(history, embedded, mask)
+        encoded = self.encoders[history.name](tokens, real, training=training)
         return tf.concat([encoded[:, 0], masked_mean(encoded[:, 1:], mask)], axis=-1)
 
     def history_weights(self, batch: Tensors) -> dict[str, tf.Tensor]:
         """Return the candidate's attention in the last layer; see `CTRModel.history_weights`."""
         embedded = self.embeddings(batch)
-        return {
-            h.name: self._encoded(h, embedded, history_mask(h, batch))[1][:, :, 0, 1:]
-            for h in self.schema.histories
-        }
+        weights = {}
+        for history in self.schema.histories:
+            tokens, real = self._tokens(history, embedded, history_mask(history, batch))
+            _, attention = self.encoders[history.name](tokens, real, return_weights=True)
+            weights[history.name] = attention[:, :, 0, 1:]
+        return weights
 
     @property
     def weights_meaning(self) -> WeightsMeaning | None:
@@ -147,14 +150,13 @@ class BST(EmbeddingMLP):
             total=UP_TO_ONE,
         )
 
-    def _encoded(
-        self, history: History, embedded: Tensors, mask: tf.Tensor, training: bool = False
+    def _tokens(
+        self, history: History, embedded: Tensors, mask: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the outputs (batch, 1 + items, e), the candidate's first, and the attention."""
+        """Return the tokens (batch, 1 + items, e), the candidate's first, and which are real."""
         query, events = compared(history, embedded)
         tokens = self.tokens[history.name](query, events, mask)
-        real = tf.pad(mask, [[0, 0], [1, 0]], constant_values=True)
-        return self.encoders[history.name](tokens, real, training=training)
+        return tokens, tf.pad(mask, [[0, 0], [1, 0]], constant_values=True)
 
 
 class TargetAndEvents(keras.layers.Layer):

@@ -121,7 +121,13 @@ class SASRec(EmbeddingMLP):
     def history_weights(self, batch: Tensors) -> dict[str, tf.Tensor]:
         """Return the newest event's attention in the last block; see `CTRModel.history_weights`."""
         embedded = self.embeddings(batch)
-        return {h.name: self._encoded(h, embedded, batch)[1] for h in self.schema.histories}
+        weights = {}
+        for history in self.schema.histories:
+            tokens, mask = self._tokens(history, embedded, batch)
+            _, attention = self.encoders[history.name](tokens, mask, return_weights=True)
+            by_event = tf.transpose(attention, (0, 2, 1, 3))
+            weights[history.name] = tf.gather(by_event, _last(history, batch), batch_dims=1)
+        return weights
 
     @property
     def weights_meaning(self) -> WeightsMeaning | None:
@@ -139,10 +145,15 @@ class SASRec(EmbeddingMLP):
         )
 
     def _newest(self, embedded: Tensors, batch: Tensors, training: bool) -> dict[str, tf.Tensor]:
-        """Return F_T of every history by `_key`."""
-        return {
-            _key(h): self._encoded(h, embedded, batch, training)[0] for h in self.schema.histories
-        }
+        """Return F_T (batch, e) of every history by `_key`."""
+        newest = {}
+        for history in self.schema.histories:
+            tokens, mask = self._tokens(history, embedded, batch)
+            encoded = self.encoders[history.name](tokens, mask, training=training)
+            vector = tf.gather(encoded, _last(history, batch), batch_dims=1)
+            some = batch[length_key(history.name)] > 0
+            newest[_key(history)] = tf.where(some[:, tf.newaxis], vector, 0.0)
+        return newest
 
     def _matches(self, embedded: Tensors) -> tf.Tensor:
         """Return Σ F_T · v_A over histories, (batch,), of rows with F_T by history."""
@@ -153,21 +164,19 @@ class SASRec(EmbeddingMLP):
             matches.append(tf.reduce_sum(newest * query, axis=-1))
         return tf.add_n(matches)
 
-    def _encoded(
-        self, history: History, embedded: Tensors, batch: Tensors, training: bool = False
+    def _tokens(
+        self, history: History, embedded: Tensors, batch: Tensors
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return F_T (batch, e) and its attention to events (batch, heads, items)."""
+        """Return e_t + p_{rank of t} (batch, items, e), and which are real."""
         _, events = compared(history, embedded)
         mask = history_mask(history, batch)
         positions = self.positions[history.name](recency_ranks(mask))
-        tokens = events + tf.cast(positions, events.dtype)
-        encoded, weights = self.encoders[history.name](tokens, mask, training=training)
-        lengths = batch[length_key(history.name)]
-        last = tf.maximum(lengths - 1, 0)
-        newest = tf.gather(encoded, last, batch_dims=1)
-        newest = tf.where((lengths > 0)[:, tf.newaxis], newest, 0.0)
-        attention = tf.gather(tf.transpose(weights, (0, 2, 1, 3)), last, batch_dims=1)
-        return newest, attention
+        return events + tf.cast(positions, events.dtype), mask
+
+
+def _last(history: History, batch: Tensors) -> tf.Tensor:
+    """Return the place of the newest event, int32 (batch,); 0 of an empty history."""
+    return tf.maximum(batch[length_key(history.name)] - 1, 0)
 
 
 def _key(history: History) -> str:

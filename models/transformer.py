@@ -161,7 +161,7 @@ class Transformer(EmbeddingMLP):
         if history.name in self.positions:
             encoding = self.positions[history.name](recency_ranks(mask))
             tokens += tf.cast(encoding, tokens.dtype)
-        encoded, _ = self.encoders[history.name](tokens, mask, training=training)
+        encoded = self.encoders[history.name](tokens, mask, training=training)
         target = tf.stack([embedded[name] for name in _targets(history)], axis=1)
         queries = self.targets[history.name](target)
         decoded, weights = self.decoders[history.name](queries, encoded, mask, training=training)

@@ -4,7 +4,6 @@
 import keras
 import tensorflow as tf
 
-from models.layers.multi_head import causal_mask
 from models.layers.scorers import Shape
 from models.layers.transformer_parts import BlockOptions, layer_norm
 
@@ -14,23 +13,27 @@ class EncoderBlock(keras.layers.Layer):
 
     Args:
         options: What it is made of.
+        causal: Whether tokens look at themselves and those before them only.
 
     Call arguments:
         tokens: Float (batch, items, dim).
-        mask: bool (batch, 1 or items, items), True where a token may look.
+        mask: bool (batch, items), True at real items.
+        return_weights: Whether to return the attention as well.
         training: Whether dropout is on.
 
     Returns:
-        The new tokens (batch, items, dim), and the attention (batch, heads, items, items).
+        The new tokens (batch, items, dim); with `return_weights` also the attention
+        (batch, heads, items, items).
 
     References:
         Vaswani et al., Attention Is All You Need, NIPS 2017, §3.1.
     Differs from the paper: nothing; see the parts.
     """
 
-    def __init__(self, options: BlockOptions) -> None:
+    def __init__(self, options: BlockOptions, causal: bool = False) -> None:
         super().__init__()
         self.options = options
+        self.causal = causal
 
     def build(self, tokens_shape: Shape) -> None:
         """Create the parts."""
@@ -46,13 +49,21 @@ class EncoderBlock(keras.layers.Layer):
             residual.build(tokens_shape)
 
     def call(
-        self, tokens: tf.Tensor, mask: tf.Tensor, training: bool = False
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+        self,
+        tokens: tf.Tensor,
+        mask: tf.Tensor,
+        *,
+        return_weights: bool = False,
+        training: bool = False,
+    ) -> tf.Tensor | tuple[tf.Tensor, tf.Tensor]:
         """Return the new tokens and the attention; see the class."""
         found = []
 
         def attend(x: tf.Tensor) -> tf.Tensor:
-            outputs, weights = self.attention(x, x, mask, return_weights=True, training=training)
+            options = {"causal": self.causal, "training": training}
+            if not return_weights:
+                return self.attention(x, x, mask, **options)
+            outputs, weights = self.attention(x, x, mask, return_weights=True, **options)
             found.append(weights)
             return outputs
 
@@ -60,7 +71,7 @@ class EncoderBlock(keras.layers.Layer):
         tokens = self.residuals[1](
             tokens, part=lambda x: self.feed_forward(x, training=training), training=training
         )
-        return tokens, found[0]
+        return (tokens, found[0]) if return_weights else tokens
 
 
 class DecoderBlock(keras.layers.Layer):
@@ -72,7 +83,7 @@ class DecoderBlock(keras.layers.Layer):
     Call arguments:
         tokens: Float (batch, queries, dim); none looks ahead.
         encoded: Float (batch, items, encoded dim).
-        mask: bool (batch, 1, items), True at real items of `encoded`.
+        mask: bool (batch, items), True at real items of `encoded`.
         training: Whether dropout is on.
 
     Returns:
@@ -108,7 +119,8 @@ class DecoderBlock(keras.layers.Layer):
         found = []
 
         def among(x: tf.Tensor) -> tf.Tensor:
-            return self.self_attention(x, x, causal_mask(tf.shape(x)[1]), training=training)
+            everywhere = tf.ones(tf.shape(x)[:2], bool)
+            return self.self_attention(x, x, everywhere, causal=True, training=training)
 
         def across(x: tf.Tensor) -> tf.Tensor:
             outputs, weights = self.cross_attention(
@@ -136,11 +148,12 @@ class Encoder(keras.layers.Layer):
     Call arguments:
         tokens: Float (batch, items, dim).
         mask: bool (batch, items), True at real items; nobody looks at padding.
+        return_weights: Whether to return the last block's attention as well.
         training: Whether dropout is on.
 
     Returns:
-        The encoded tokens (batch, items, dim), which mean nothing at padding, and the last block's
-        attention (batch, heads, items, items).
+        The encoded tokens (batch, items, dim), which mean nothing at padding; with
+        `return_weights` also the last block's attention (batch, heads, items, items).
 
     References:
         Vaswani et al., NIPS 2017, §3.1; the last normalisation: Xiong et al., ICML 2020, Table 1.
@@ -151,7 +164,7 @@ class Encoder(keras.layers.Layer):
         super().__init__()
         self.supports_masking = True  # or Keras warns that a mask is lost
         self.causal = causal
-        self.blocks = [EncoderBlock(options) for _ in range(num_layers)]
+        self.blocks = [EncoderBlock(options, causal) for _ in range(num_layers)]
         self.last_norm = layer_norm() if options.order == "pre" else None
 
     def build(self, tokens_shape: Shape) -> None:
@@ -162,16 +175,24 @@ class Encoder(keras.layers.Layer):
             self.last_norm.build(tokens_shape)
 
     def call(
-        self, tokens: tf.Tensor, mask: tf.Tensor, training: bool = False
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+        self,
+        tokens: tf.Tensor,
+        mask: tf.Tensor,
+        *,
+        return_weights: bool = False,
+        training: bool = False,
+    ) -> tf.Tensor | tuple[tf.Tensor, tf.Tensor]:
         """Encode; see the class."""
-        visible = mask[:, tf.newaxis]
-        if self.causal:
-            visible &= causal_mask(tf.shape(tokens)[1])
+        *first, last = self.blocks
+        for block in first:
+            tokens = block(tokens, mask, training=training)
         weights = None
-        for block in self.blocks:
-            tokens, weights = block(tokens, visible, training=training)
-        return (self.last_norm(tokens) if self.last_norm else tokens), weights
+        if return_weights:
+            tokens, weights = last(tokens, mask, return_weights=True, training=training)
+        else:
+            tokens = last(tokens, mask, training=training)
+        encoded = self.last_norm(tokens) if self.last_norm else tokens
+        return (encoded, weights) if return_weights else encoded
 
 
 class Decoder(keras.layers.Layer):
@@ -208,5 +229,5 @@ class Decoder(keras.layers.Layer):
         """Decode; see the class."""
         weights = None
         for block in self.blocks:
-            tokens, weights = block(tokens, encoded, mask[:, tf.newaxis], training=training)
+            tokens, weights = block(tokens, encoded, mask, training=training)
         return (self.last_norm(tokens) if self.last_norm else tokens), weights

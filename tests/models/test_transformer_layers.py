@@ -3,8 +3,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from models.layers.masking import length_mask, masked_mean
-from models.layers.multi_head import MultiHeadAttention, causal_mask
+from models.layers import blocked_attention as blocked_module
+from models.layers.blocked_attention import Seen, blocked_attention
+from models.layers.masking import length_mask, masked_mean, masked_softmax
+from models.layers.multi_head import MultiHeadAttention
 from models.layers.transformer import Decoder, Encoder
 from models.layers.transformer_parts import BlockOptions
 from tests.models.against_reference import assert_layer_equals_reference
@@ -37,9 +39,9 @@ def test_encoder_equals_the_reference(order, causal, float64):
         return result
 
     assert_layer_equals_reference(
-        layer, (TOKENS,), expected, lambda tokens: real(layer(tokens, MASK)[0])
+        layer, (TOKENS,), expected, lambda tokens: real(layer(tokens, MASK))
     )
-    _, weights = layer(TOKENS, MASK)
+    _, weights = layer(TOKENS, MASK, return_weights=True)
     for row, length in enumerate(LENGTHS):
         _, expected = reference.encode(
             TOKENS[row, :length], blocks_of(layer), norm_of(layer.last_norm), causal
@@ -74,7 +76,7 @@ def test_without_positions_order_changes_nothing_but_what_is_causal_sees_it(floa
     reverse = tf.reverse_sequence(tf.constant(TOKENS), LENGTHS, seq_axis=1, batch_axis=0)
     for causal in (False, True):
         layer = Encoder(1, BlockOptions(2, 3), causal)
-        means = [masked_mean(layer(tokens, MASK)[0], MASK) for tokens in (TOKENS, reverse)]
+        means = [masked_mean(layer(tokens, MASK), MASK) for tokens in (TOKENS, reverse)]
         assert np.allclose(*means, rtol=1e-9) != causal
 
 
@@ -82,7 +84,7 @@ def test_a_causal_encoder_does_not_see_what_comes_later(float64):
     layer = Encoder(2, BlockOptions(2, 3, "pre"), causal=True)
     changed = np.array(TOKENS)
     changed[:, 2:, 0] += 1.0  # of all numbers alike, a normalisation would not see it
-    before, after = (layer(tokens, MASK)[0].numpy() for tokens in (TOKENS, changed))
+    before, after = (layer(tokens, MASK).numpy() for tokens in (TOKENS, changed))
     np.testing.assert_array_equal(before[3, :2], after[3, :2])
     assert not np.allclose(before[3, 2:], after[3, 2:])
 
@@ -96,7 +98,50 @@ def test_mean_over_outputs_leaves_padding_out():
 def test_who_sees_nothing_gets_nothing():
     layer = MultiHeadAttention(2, 3)
     tokens = tf.constant(TOKENS, tf.float32)
-    outputs, weights = layer(tokens, tokens, MASK[:, tf.newaxis], return_weights=True)
+    outputs, weights = layer(tokens, tokens, MASK, return_weights=True)
     assert not outputs[0].numpy().any()
     np.testing.assert_allclose(tf.reduce_sum(weights[1:], axis=-1), np.ones((3, 2, 4)), rtol=1e-6)
-    assert causal_mask(2).numpy().tolist() == [[[True, False], [True, True]]]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_blocks_of_queries_equal_all_at_once(causal, rate, float64):
+    query, key, value = (tf.constant(RANDOM.normal(size=(4, 2, 4, 3))) for _ in range(3))
+    seen = Seen(MASK, causal, rate, tf.constant([5, 6]))
+    factors = RANDOM.normal(size=(4, 2, 4, 3))
+
+    def plain(q, k, v):
+        weights = masked_softmax(tf.matmul(q, k, transpose_b=True), seen.visible(0, 4))
+        if rate:  # what blocks of 3 drop
+            drops = [seen.kept(block, weights[:, :, :3]) for block in range(2)]
+            weights *= tf.concat(drops, axis=2)[:, :, :4]
+        return tf.matmul(weights, v)
+
+    def in_blocks(q, k, v):
+        return blocked_attention(q, k, v, seen, at_once=3)
+
+    found = []
+    for attend in (plain, in_blocks, tf.function(in_blocks, jit_compile=True)):
+        with tf.GradientTape() as tape:
+            tape.watch((query, key, value))
+            outputs = attend(query, key, value)
+            total = tf.reduce_sum(outputs * factors)
+        found.append([outputs, *tape.gradient(total, (query, key, value))])
+        # linear in the values: the way back drops what the way there dropped
+        np.testing.assert_allclose(tf.reduce_sum(found[-1][-1] * value), total, rtol=1e-9)
+    if rate:
+        found.pop()  # compiled, it draws other numbers
+    for expected, *others in zip(*found, strict=True):
+        for other in others:
+            np.testing.assert_allclose(other, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5])
+def test_long_sequences_are_attended_to_in_blocks(rate, monkeypatch):
+    layer = Encoder(2, BlockOptions(2, 3, dropout_rate=rate), causal=True)
+    expected = layer(TOKENS, MASK)
+    monkeypatch.setattr(blocked_module, "MAX_WEIGHTS", 4 * 2 * 4 * 3)
+    assert blocked_module.queries_at_once((4, 2, 4, 3), 4) == 3
+    np.testing.assert_allclose(real(layer(TOKENS, MASK)), real(expected), rtol=1e-5, atol=1e-6)
+    dropped = layer(TOKENS, MASK, training=True)
+    assert np.allclose(real(dropped), real(expected), atol=1e-6) == (rate == 0)
