@@ -8,7 +8,9 @@ from pipeline.optimizers import dense_optimizer, rate_factor, table_optimizer
 
 
 def config(**options):
-    return TrainConfig.model_validate({"learning_rate": 0.02, "table_learning_rate": 0.3, **options})
+    return TrainConfig.model_validate(
+        {"learning_rate": 0.02, "table_learning_rate": 0.3, **options}
+    )
 
 
 @pytest.mark.parametrize(
