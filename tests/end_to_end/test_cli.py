@@ -76,7 +76,7 @@ def test_a_run_prints_one_json_line_and_a_rerun_builds_nothing(config, tmp_path)
     assert json.loads(out) == result
     assert built == {p: p.stat().st_mtime_ns for p in run_dir.rglob("*.parquet")}
     manifest = json.loads((run_dir / "manifest.json").read_text())
-    assert manifest["reused"] == ["ingest", "train", "evaluate", "export"]
+    assert manifest["reused"] == ["ingest", "train", "evaluate", "history_weights", "export"]
 
 
 def test_a_config_with_problems_ends_with_code_2_and_a_missing_file_with_3(config, tmp_path):

@@ -46,7 +46,7 @@ def test_attention_is_averaged_over_test_rows(trained, monkeypatch):
     expected = model.pair_weights(tensors).numpy().mean(axis=0)
     assert (found["kind"], found["fields"]) == ("attention", FIELDS)
     assert found["rows"] == len(batch["label"])
-    np.testing.assert_allclose(found["values"], expected, atol=1e-7)
+    np.testing.assert_allclose(found["values"], expected, atol=1e-6)
     assert np.sum(found["values"]) == pytest.approx(1, abs=1e-5)
     monkeypatch.setattr(module, "MOST_ROWS", 100)
     monkeypatch.setattr(module, "_BATCH_ROWS", 50)

@@ -48,5 +48,7 @@ def test_penalties_are_divided_by_counts_if_asked_for(folder):
     found = table_penalties(divided, SCHEMA, folder)
     np.testing.assert_allclose(found["item"][[2, 4, 5]], [0.3, 0.3, 0.1], rtol=1e-6)
     np.testing.assert_allclose(found["user"][[2, 3]], [0.15, 0.3], rtol=1e-6)
-    nothing = TrainConfig(table_l2_by_count=True)
-    assert table_penalties(nothing, SCHEMA, folder / "missing") == {"item": 0.0, "user": 0.0}
+
+
+def test_without_penalties_nothing_is_counted(folder):
+    assert table_penalties(TrainConfig(), SCHEMA, folder / "missing") == {"item": 0.0, "user": 0.0}
