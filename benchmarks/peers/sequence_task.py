@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from runner import Steps, auc
+from runner import WARM_UP_STEPS, Steps, auc
 
 MODELS = ("din", "dien", "bst")
 ATTENTION_UNITS = (80, 40)
@@ -189,7 +189,8 @@ def train_and_report(
     """
     steps()
     *_, (valid, test) = fit(task, train_epoch, lambda part: np.ravel(score(part)))
-    wall, processor = steps.speeds(task.batch_size)
+    enough = len(steps.times) > WARM_UP_STEPS + 2  # or no step has a time that counts
+    wall, processor = steps.speeds(task.batch_size) if enough else (0, 0)
     best = task.parts["test"].get(BEST_LOGIT)
     result = {
         "system": system,
