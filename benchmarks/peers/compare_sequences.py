@@ -6,10 +6,12 @@
 Ours are runs of the pipeline, each with its report. Peers get our encoded rows (export_rows.py),
 with the same embedding length, MLP, batch size, most epochs and patience; each validates once per
 epoch, and the best validation epoch is tested. Every model of every system is tried with each of
-`--rates` on the first seed; the one with the best validation AUC gets the other seeds. `default` is
-Adam's rate that the system has by default, ours that of the config; a number is the rate of all
-weights. What was measured is kept in `<folder>/<config>.jsonl`, so that a comparison which was
-stopped goes on where it was: delete the file to measure anew.
+its settings on the first seed; the one with the best validation AUC gets the other seeds. A
+setting is Adam's rate for all weights, and after a slash the L2 penalty on embeddings; `default` is
+what the system has by default, ours what the config says. Our penalties act on the rows of a
+batch, those of peers on all rows in each step, so that theirs must be smaller. What was measured
+is kept in `<folder>/<config>.jsonl`, so that a comparison which was stopped goes on where it was:
+delete the file to measure anew.
 """
 
 import argparse
@@ -63,11 +65,19 @@ class Store:
         return self.scores[-1]
 
 
+def rate_and_l2(setting: str) -> tuple[str, str]:
+    """Return the two parts of a setting, each empty where the default stands."""
+    rate, _, l2 = setting.partition("/")
+    return "" if rate == DEFAULT else rate, l2
+
+
 def run_ours(config: Path, runs: Path, key: Score) -> Score:
-    """Run the pipeline with one kind, rate and seed; return what it scored."""
-    rates = () if key["rate"] == DEFAULT else ("learning_rate", "table_learning_rate")
-    overrides = [f"train.{rate}={key['rate']}" for rate in rates]
-    variant = f"-rate-{key['rate']}" if rates else ""
+    """Run the pipeline with one kind, setting and seed; return what it scored."""
+    rate, l2 = rate_and_l2(key["setting"])
+    rates = ("learning_rate", "table_learning_rate") if rate else ()
+    overrides = [f"train.{name}={rate}" for name in rates]
+    overrides += [f"train.table_l2={l2}"] if l2 else []
+    variant = f"-{key['setting'].replace('/', '-')}"
     result = evaluated(config, runs, key["seed"], key["model"], overrides, variant)
     return {
         "valid_auc": result.valid_auc,
@@ -80,11 +90,13 @@ def run_ours(config: Path, runs: Path, key: Score) -> Score:
 
 
 def run_peer(data: Path, config: Path, core: int, timeout_s: int, key: Score) -> Score | None:
-    """Run a peer with one model, rate and seed; return what it scored, None if it fails."""
+    """Run a peer with one model, setting and seed; return what it scored, None if it fails."""
     train = load_config(config).train
     options = ["--batch", str(train.batch_size), "--epochs", str(train.epochs)]
     options += ["--patience", str(train.patience), "--seed", str(key["seed"])]
-    options += [] if key["rate"] == DEFAULT else ["--rate", key["rate"]]
+    rate, l2 = rate_and_l2(key["setting"])
+    options += ["--rate", rate] if rate else []
+    options += ["--l2", l2] if l2 else []
     results = measure(key["system"], key["model"], data, core, timeout_s, options)
     return {name: results[-1][name] for name in ("valid_auc", "auc")} if results else None
 
@@ -92,18 +104,18 @@ def run_peer(data: Path, config: Path, core: int, timeout_s: int, key: Score) ->
 def chosen(
     store: Store, system: str, model: str, given: argparse.Namespace, run: Callable[[Score], Any]
 ) -> list[Score]:
-    """Return the scores of all seeds at the rate that validates best on the first."""
-    rates = given.rates if system == OURS else given.peer_rates
+    """Return the scores of all seeds with the setting that validates best on the first."""
+    settings = given.settings if system == OURS else given.peer_settings
 
-    def score(rate: str, seed: int) -> Score | None:
-        key = {"system": system, "model": model, "rate": rate, "seed": seed}
+    def score(setting: str, seed: int) -> Score | None:
+        key = {"system": system, "model": model, "setting": setting, "seed": seed}
         return store.get(key, lambda: run(key))
 
-    first = [found for rate in rates if (found := score(rate, given.seeds[0]))]
+    first = [found for setting in settings if (found := score(setting, given.seeds[0]))]
     if not first:
         return []
     best = max(first, key=lambda found: found["valid_auc"])
-    others = [found for seed in given.seeds[1:] if (found := score(best["rate"], seed))]
+    others = [found for seed in given.seeds[1:] if (found := score(best["setting"], seed))]
     return [best, *others]
 
 
@@ -116,7 +128,7 @@ def mean_and_error(scores: list[Score]) -> tuple[float, float, float]:
 
 def table(all_scores: dict[tuple[str, str], list[Score]]) -> Iterator[str]:
     """Yield lines of the table."""
-    yield "| model | system | rate | validation AUC | test AUC, mean ± sd (seeds) | GAUC |"
+    yield "| model | system | setting | validation AUC | test AUC, mean ± sd (seeds) | GAUC |"
     yield "|---|---|---|---:|---:|---:|"
     for (model, system), scores in all_scores.items():
         mean, spread, _ = mean_and_error(scores)
@@ -124,7 +136,7 @@ def table(all_scores: dict[tuple[str, str], list[Score]]) -> Iterator[str]:
         grouped = [score["gauc"] for score in scores if score.get("gauc") is not None]
         gauc = f"{statistics.mean(grouped):.4f}" if grouped else "–"
         yield (
-            f"| `{model}` | {system} | {scores[0]['rate']} | {valid:.4f} "
+            f"| `{model}` | {system} | {scores[0]['setting']} | {valid:.4f} "
             f"| {mean:.4f} ± {spread:.4f} ({len(scores)}) | {gauc} |"
         )
 
@@ -159,8 +171,8 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--systems", nargs="+", choices=(OURS, *PEERS), default=(OURS, *PEERS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
-    parser.add_argument("--rates", nargs="+", default=[DEFAULT, "0.003"])
-    parser.add_argument("--peer-rates", nargs="+", default=[DEFAULT, "0.003"])
+    parser.add_argument("--settings", nargs="+", default=[DEFAULT, "default/0.003", "0.003"])
+    parser.add_argument("--peer-settings", nargs="+", default=[DEFAULT, "default/0.0001", "0.003"])
     parser.add_argument("--runs", type=Path, default=Path("runs"))
     parser.add_argument("--folder", type=Path, default=Path("build/sequences"))
     parser.add_argument("--core", type=int, default=max(os.sched_getaffinity(0)))

@@ -82,6 +82,7 @@ class SequenceTask:
     epochs: int
     patience: int
     rate: float | None
+    l2: float | None
     seed: int
     schema: Schema
     parts: dict[str, Columns]
@@ -90,6 +91,11 @@ class SequenceTask:
     def rows(self) -> int:
         """Rows of the largest table."""
         return max(self.schema.fields.values())
+
+    @property
+    def embedding_l2(self) -> dict[str, float]:
+        """Option of DeepCTR and DeepCTR-Torch for the penalty on embeddings, if any."""
+        return {} if self.l2 is None else {"l2_reg_embedding": self.l2}
 
     def labels(self, part: str) -> np.ndarray:
         """Return the labels of a part, float32 (rows,)."""
@@ -124,6 +130,7 @@ def read_task(systems_models: tuple[str, ...] = MODELS) -> SequenceTask:
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--patience", type=int, default=4)
     parser.add_argument("--rate", type=float, help="of Adam; the system's default if not given")
+    parser.add_argument("--l2", type=float, help="of embeddings, as the system has it")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     parts: dict[str, Columns] = {}
@@ -140,6 +147,7 @@ def read_task(systems_models: tuple[str, ...] = MODELS) -> SequenceTask:
         given.epochs,
         given.patience,
         given.rate,
+        given.l2,
         given.seed,
         schema,
         parts,
@@ -198,6 +206,7 @@ def train_and_report(
         "rows": task.rows,
         "batch_size": task.batch_size,
         "rate": task.rate,
+        "l2": task.l2,
         "seed": task.seed,
         "wall": round(wall),
         "processor": round(processor),

@@ -63,11 +63,12 @@ def model_of(task: SequenceTask) -> tf.keras.Model:
             length = "seq_length"
             features.append(VarLenSparseFeat(column, maxlen=schema.max_items, length_name=length))
     histories = list(schema.channels.values())
+    common = {"dnn_hidden_units": units, "seed": task.seed, **task.embedding_l2}
     if task.model == "din":
-        return DIN(features, histories, dnn_hidden_units=units, att_hidden_size=ATTENTION_UNITS)
+        return DIN(features, histories, att_hidden_size=ATTENTION_UNITS, **common)
     if task.model == "bst":
-        return BST(features, histories, dnn_hidden_units=units)
-    return DIEN(features, histories, "AUGRU", use_negsampling=True, dnn_hidden_units=units)
+        return BST(features, histories, **common)
+    return DIEN(features, histories, "AUGRU", use_negsampling=True, **common)
 
 
 def main() -> None:

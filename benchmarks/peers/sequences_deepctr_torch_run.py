@@ -30,7 +30,7 @@ def model_of(task: SequenceTask) -> torch.nn.Module:
         for name, (rows, width) in schema.lists.items():
             features.append(VarLenSparseFeat(SparseFeat(name, rows, dim), width))
     histories = list(schema.channels.values())
-    common = {"dnn_hidden_units": units, "seed": task.seed}
+    common = {"dnn_hidden_units": units, "seed": task.seed, **task.embedding_l2}
     if task.model == "din":
         return DIN(features, histories, att_hidden_size=ATTENTION_UNITS, **common)
     return DIEN(features, histories, gru_type="AUGRU", use_negsampling=True, **common)

@@ -78,7 +78,11 @@ def main() -> None:
     loaders = dict(zip(names, loaders, strict=True))
     rate = {"lr": task.rate, "weight_decay": 1e-5} if task.rate else None  # its default decay
     trainer = CTRTrainer(
-        model_of(task), optimizer_params=rate, loss_mode=task.model != "dien", device="cpu"
+        model_of(task),
+        optimizer_params=rate,
+        regularization_params={"embedding_l2": task.l2} if task.l2 else None,
+        loss_mode=task.model != "dien",
+        device="cpu",
     )
     steps = Steps()
     trainer.optimizer.step = after_each_call(trainer.optimizer.step, steps)
