@@ -140,6 +140,11 @@ class KVMemNN(MemoryNetwork):
                 for name in getattr(config, option) or ()
                 if name not in columns
             ]
+        if config.key_hashing == "simhash" and config.hash_distance >= config.hash_bits:
+            problems.append(
+                f"hash_distance of {config.hash_distance} takes every event, as keys have only "
+                f"{config.hash_bits} bits; make it smaller than hash_bits, or key_hashing none"
+            )
         return problems + [
             f"history `{history.name}`: none of its keys has a `target:`, so kvmemnn has nothing "
             "of the candidate to compare them with; name another in key_columns"

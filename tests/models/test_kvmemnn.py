@@ -177,3 +177,12 @@ def test_says_what_does_not_fit():
     ]
     history = History(name="h", channels=(Channel(name="h_c", table="t"),), max_items=1)
     assert roles(history, KVMemNNConfig()).keys == []
+
+
+def test_a_distance_that_every_event_has_is_refused():
+    config = KVMemNNConfig(key_hashing="simhash", hash_bits=8, hash_distance=8)
+    assert KVMemNN.problems(SCHEMA, config) == [
+        "hash_distance of 8 takes every event, as keys have only 8 bits; make it smaller than "
+        "hash_bits, or key_hashing none"
+    ]
+    assert not KVMemNN.problems(SCHEMA, config.model_copy(update={"hash_distance": 7}))
