@@ -202,7 +202,7 @@ def test_a_score_does_not_depend_on_its_neighbours(kind):
     extreme |= {"price": tf.fill([255], 1e6), "age": tf.fill([255], -1e6)}
     alone = float(model(row)[0])
     copies = model(rows_of(row, [0] * 256))
-    # 1e-6 of a score, which moves by at most a quarter of its logit; large logits: a few last places
+    # 1e-6 of a score, which moves by at most a quarter of its logit; large ones: a few last places
     close = {"rel": 5e-7, "abs": 4e-6}
     assert list(copies.numpy()) == pytest.approx([alone] * 256, **close)
     for place in (0, 255):
