@@ -220,6 +220,7 @@ def init(
 ) -> None:
     """Write a starter config from a file's columns, its guesses explained in comments."""
     from pipeline.init import starter_config
+    from pipeline.runs import require_writable
 
     text = starter_config(data)
     if out is None:
@@ -227,6 +228,7 @@ def init(
         return
     if out.exists():
         raise ConfigError(f"{out}: exists already; choose another name or move it away")
+    require_writable(out.parent, "--out")
     out.write_text(text, encoding="utf-8")
     print_result({"config": str(out)})
 

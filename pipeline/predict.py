@@ -14,9 +14,10 @@ import tensorflow as tf
 from pipeline.bundle import SCORE, feed, load_facts
 from pipeline.config import DataConfig, RunConfig
 from pipeline.engine import open_engine
-from pipeline.errors import InputRejected
+from pipeline.errors import ConfigError, InputRejected
 from pipeline.progress import Progress
 from pipeline.rows import FILE, ROW, key_column, needed_columns
+from pipeline.runs import require_writable
 from pipeline.served_rows import add_raw_histories
 from pipeline.sources.read import read_rows
 from pipeline.sources.source import Source, open_source
@@ -46,8 +47,12 @@ def predict(
         date: Fills `{date}` in paths.
 
     Raises:
+        ConfigError: The output cannot be written.
         InputRejected: The files cannot be read as the training data were.
     """
+    require_writable(output.parent, "--out")
+    if output.is_dir():
+        raise ConfigError(f"--out {output}: is a folder; name a file in it, as in scores.parquet")
     try:
         facts = load_facts(bundle)
     except FileNotFoundError as error:
@@ -113,7 +118,6 @@ def _write_scores(
     batches: Iterator[tuple[pa.RecordBatch, np.ndarray]], output: Path, config: RunConfig
 ) -> int:
     """Write scores aside and rename; a second run replaces the file, it never appends."""
-    output.parent.mkdir(parents=True, exist_ok=True)
     aside = output.with_name(f".{output.name}.partial")
     keys = [(key, pa.string()) for key in config.keys]
     schema = pa.schema([("row", pa.int64()), *keys, ("score", pa.float32())])

@@ -9,6 +9,7 @@ import os
 import platform
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from pipeline.config import RunConfig, expand_path
-from pipeline.errors import RunLocked
+from pipeline.errors import ConfigError, RunLocked
 from pipeline.progress import Progress
 
 STAGE_FILE = "stage.json"
@@ -169,6 +170,25 @@ def _replace(folder: Path, aside: Path) -> None:
         folder.rename(old)
     aside.rename(folder)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def require_writable(folder: Path, option: str) -> None:
+    """Make a folder that a person named, and check that it takes files, before any work is done.
+
+    Args:
+        folder: Where files are to be written.
+        option: What named it, for the message.
+
+    Raises:
+        ConfigError: It cannot be made or written to.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise ConfigError(
+            f"{option}: {folder}: cannot be written to: {error.strerror}; name another folder"
+        ) from error
 
 
 def write_json(path: Path, document: Any) -> None:

@@ -28,6 +28,7 @@ from pipeline.runs import (
     fingerprint_of,
     locked,
     read_json,
+    require_writable,
     write_json,
     write_manifest,
     write_text,
@@ -78,6 +79,7 @@ def run(
         raise ConfigError(f"--run-id {run_id}: expected letters, digits, _, - and . inside")
     loaded = load_config(Path(config), overrides)
     folder = Path(runs) / loaded.name / (run_id or date or "main")
+    require_writable(folder.parent, "--runs")
     with locked(folder.parent):
         folder.mkdir(parents=True, exist_ok=True)
         _write_config(loaded, folder / "config.yaml")
@@ -110,6 +112,8 @@ def _build(this: Run, until: StageName, stages: dict[str, Stage]) -> None:
     """Build stage after stage into `stages`, so that a failure leaves what was reached."""
     _, facts = describe_memory(this.config)
     this.progress.event("model", **facts)
+    if until == "export" and this.config.export.directory:
+        require_writable(this.export, "export.directory")
     stages["ingest"] = ingest(this)
     check_drift(this.config.drift, read_json(this.dataset / "profile.json"))
     if until == "ingest":

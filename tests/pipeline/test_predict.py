@@ -5,7 +5,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.errors import InputRejected
+from pipeline.errors import ConfigError, InputRejected
 from pipeline.predict import predict
 from tests.conftest import Silent
 
@@ -74,3 +74,11 @@ def test_a_second_prediction_replaces_the_first(small_run, small_log, tmp_path):
 def test_a_folder_that_is_no_bundle_is_refused(tmp_path):
     with pytest.raises(InputRejected, match=r"expected an exported version"):
         predict(tmp_path, ["x.csv"], tmp_path / "out.parquet", Silent())
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_scoring(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"--out: .*file: cannot be written to"):
+        predict(tmp_path, ["x.csv"], tmp_path / "file" / "out.parquet", Silent())
+    with pytest.raises(ConfigError, match="is a folder; name a file in it"):
+        predict(tmp_path, ["x.csv"], tmp_path, Silent())

@@ -6,7 +6,7 @@ from ruamel.yaml import YAML
 
 from pipeline.errors import ConfigError
 from pipeline.workflow import run
-from tests.conftest import SMALL_CONFIG
+from tests.conftest import SMALL_CONFIG, Silent, write_config
 
 
 def test_run_is_importable_from_the_package_again_and_again():
@@ -39,3 +39,15 @@ def test_the_written_config_keeps_the_order_of_features(small_run):
     given = YAML(typ="safe").load(small_run[0].read_text(encoding="utf-8"))
     assert list(written["features"]) == list(given["features"])
     assert set(written["features"]) == set(SMALL_CONFIG["features"])
+
+
+def test_folders_that_take_no_files_are_refused_before_any_work(small_log, tmp_path):
+    file = tmp_path / "file"
+    file.touch()
+    config = write_config(tmp_path / "c.yaml", {"data.files": str(small_log)})
+    with pytest.raises(ConfigError, match=r"--runs: .*file/small: cannot be written to"):
+        run(config, file, progress=Silent())
+    directory = f"export.directory={file}/models"
+    with pytest.raises(ConfigError, match=r"export.directory: .*file/models: cannot be written to"):
+        run(config, tmp_path / "runs", [directory], progress=Silent())
+    assert not list(tmp_path.glob("runs/*/*/dataset"))
