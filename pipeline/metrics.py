@@ -111,7 +111,8 @@ def normalised_entropy(labels: ArrayLike, scores: ArrayLike, weights: Weights = 
     loss = log_loss(labels, scores, weights)
     if loss is None or label.min() == label.max():
         return None
-    rate = weight @ label / weight.sum()
+    # the rarer label's: the other rate may round to 1, where a logarithm is infinite
+    rate = min(weight @ label, weight @ (1 - label)) / weight.sum()
     return loss / float(-rate * np.log(rate) - (1 - rate) * np.log1p(-rate))
 
 

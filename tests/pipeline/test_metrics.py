@@ -208,6 +208,13 @@ class TestNormalisedEntropy:
     def test_weights_set_the_base_rate(self):
         assert metrics.normalised_entropy([1, 0], [0.25, 0.25], [1, 3]) == pytest.approx(1.0)
 
+    @pytest.mark.parametrize("labels", [[1, 0], [0, 1]])
+    def test_a_base_rate_next_to_one_is_no_division_by_zero(self, labels):
+        # -q ln q - (1 - q) ln(1 - q) is q (1 - ln q) for a tiny q, here 1e-20
+        entropy = 1e-20 * (1 + 20 * math.log(10))
+        found = metrics.normalised_entropy(labels, [0.5, 0.5], [1e20, 1])
+        assert found == pytest.approx(math.log(2) / entropy)
+
     @pytest.mark.parametrize("label", [0, 1])
     def test_one_label_is_undefined_with_uneven_weights(self, label):
         # The weighted mean of equal labels may round off 0 or 1; the labels decide
