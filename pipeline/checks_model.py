@@ -112,12 +112,11 @@ def _option_problem(kind: str, detail: Any) -> Problem:
     close = get_close_matches(word, fields, n=1)
     if close:
         return Problem(path, f"unknown key: did you mean {close[0]!r}?")
-    meant = {
-        other: near[0]
-        for other, entry in MODELS.items()
-        if (near := get_close_matches(word, entry.config.model_fields, n=1))
-    }
-    hint = "".join(f"; {other} has {name}" for other, name in meant.items())
+    kinds: dict[str, list[str]] = {}
+    for other, entry in MODELS.items():
+        for meant in get_close_matches(word, entry.config.model_fields, n=1):
+            kinds.setdefault(meant, []).append(other)
+    hint = "".join(f"; {meant} is an option of {', '.join(k)}" for meant, k in kinds.items())
     return Problem(path, f"unknown key: {kind} has {', '.join(fields)}{hint}")
 
 

@@ -62,7 +62,7 @@ def test_configuration_errors_in_seconds(validate):
         "did you mean 'price'?": None,
         "c.yaml:10:3: features.clicks: a history needs to know whose it is: give entity": None,
         "c.yaml:11:1: model: fm takes no history feature: `clicks`": None,
-        "c.yaml:11:19: model.hiden_units: unknown key": "din has hidden_units",
+        "c.yaml:11:19: model.hiden_units: unknown key": "hidden_units is an option of nfm",
         "c.yaml:11:37: model.embedding_dim: expected greater than or equal to 1; got 0": None,
         "model.features.2: no feature is called 'prise': did you mean 'price'?": None,
     }

@@ -237,7 +237,7 @@ def test_problems_of_one_kind_do_not_hide_those_of_another(file):
         "features.clicks.of.0: 'itm' is no feature with one id a row: did you mean 'item'?",
         "features.clicks: a history needs to know whose it is",
         "model.hiden_units: unknown key: fm has",
-        "din has hidden_units",
+        "hidden_units is an option of nfm",
         "model.embedding_dim: expected greater than or equal to 1; got 0",
         "evaluate.metrics: gauc needs groups",
         "evaluate.metrics.1: expected one of auc",
