@@ -14,7 +14,6 @@ from models.layers.memory_slots import Gating, MarginRanking, SupportingMemories
 from models.layers.positions import recency_ranks
 from models.memory import MemoryNetwork, fields_of
 
-"""Batch keys of the labels and the weights of the rows; only training has them."""
 SCORED, ASKED, CHOSEN = range(3)
 """Places of the three embeddings in a row of the tables."""
 

@@ -55,7 +55,6 @@ class EndToEndMemory(keras.layers.Layer):
         temporal: Whether there is a T.
         empty_rate: Chance in [0, 1) that in training an empty memory stands behind a memory, which
             makes all older ones one rank older, so that ranks are not learnt by heart.
-        initial_stddev: Of T and H at the start.
 
     Call arguments:
         question: u^1, float (batch, dim).
@@ -84,7 +83,6 @@ class EndToEndMemory(keras.layers.Layer):
         tying: Tying = "adjacent",
         temporal: bool = True,
         empty_rate: float = 0.0,
-        initial_stddev: float = 0.1,
     ) -> None:
         # float32 whatever the policy: a soft-max over a thousand memories
         super().__init__(dtype=keras.config.floatx())
@@ -93,7 +91,7 @@ class EndToEndMemory(keras.layers.Layer):
         self.tying = tying
         self.temporal = temporal
         self.empty_rate = empty_rate
-        self.initializer = keras.initializers.RandomNormal(stddev=initial_stddev)
+        self.initializer = keras.initializers.RandomNormal(stddev=0.1)  # the paper's, §4.2
         self.seed_generator = keras.random.SeedGenerator() if empty_rate else None
 
     def build(self, question_shape: Shape, memories_shape: Shape) -> None:
