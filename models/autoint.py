@@ -84,7 +84,7 @@ class AutoInt(VectorFieldModel):
         self.output_layer = keras.layers.Dense(1)
         self.mlp = None
         if config.hidden_units:
-            self.mlp = MLP.of(config, output_units=1)
+            self.mlp = MLP(config, output_units=1)
 
     @staticmethod
     def parameter_formula(config: AutoIntConfig) -> str:

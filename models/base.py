@@ -65,7 +65,7 @@ class EmbeddingMLP(CTRModel):
             keras.initializers.RandomNormal(stddev=config.initial_stddev),
             slot_values,
         )
-        self.mlp = MLP.of(config, output_units=1)
+        self.mlp = MLP(config, output_units=1)
 
     @staticmethod
     def row_width(config: Any) -> int:

@@ -68,7 +68,7 @@ class DCN(VectorFieldModel):
             else LowRankCrossLayer(config.rank, config.cross_l2)
             for _ in range(config.cross_layers)
         ]
-        self.mlp = MLP.of(config)
+        self.mlp = MLP(config)
         self.is_stacked = config.structure == "stacked"
         self.output_layer = keras.layers.Dense(1)
 

@@ -123,7 +123,7 @@ class DeepFieldModel(LinearFieldModel):
         self, schema: FeatureSchema, config: DeepFieldConfig, slot_values: Sequence[float] = ()
     ) -> None:
         super().__init__(schema, config, slot_values)
-        self.mlp = MLP.of(config, output_units=1)
+        self.mlp = MLP(config, output_units=1)
 
     def deep(
         self, vectors: Sequence[tf.Tensor], numbers: Sequence[tf.Tensor], training: bool

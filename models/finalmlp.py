@@ -10,7 +10,7 @@ from pydantic import Field
 from features.schema import FeatureSchema
 from models.ctr_model import Tensors
 from models.fields import SideBySideConfig, VectorFieldModel, squeeze_logits
-from models.layers.mlp import MLP, Units
+from models.layers.mlp import MLP, MLPOptions, Units
 from models.lr import problems_of_fields
 
 
@@ -77,7 +77,7 @@ class FinalMLP(VectorFieldModel):
                 for names in self.gate_features
             ]
         second = config.model_copy(update={"hidden_units": config.second_hidden_units})
-        self.streams = [MLP.of(config), MLP.of(second)]
+        self.streams = [MLP(config), MLP(second)]
         self.fusion = BilinearFusion(config.num_heads)
 
     @staticmethod
@@ -154,7 +154,7 @@ class FeatureGate(keras.layers.Layer):
 
     def build(self, inputs_shape: Sequence[int], context_shape: Sequence[int] = ()) -> None:
         """Create the MLP and the learnt context."""
-        self.mlp = MLP(self.hidden_units, output_units=inputs_shape[-1])
+        self.mlp = MLP(MLPOptions(hidden_units=self.hidden_units), inputs_shape[-1])
         if self.context_dim:
             self.context = self.add_weight(
                 name="context", shape=(1, self.context_dim), initializer="random_normal"

@@ -58,7 +58,7 @@ class NFM(LinearFieldModel):
         super().__init__(schema, config, slot_values)
         self.norm = batch_norm_layer() if config.batch_norm else None
         self.dropout = keras.layers.Dropout(config.pooling_dropout_rate)
-        self.mlp = MLP.of(config, output_units=1)
+        self.mlp = MLP(config, output_units=1)
 
     @staticmethod
     def parameter_formula(config: NFMConfig) -> str:

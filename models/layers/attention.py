@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from models.layers.activations import Activation, activation_layer
 from models.layers.masking import masked_softmax, weighted_sum
-from models.layers.mlp import MLP
+from models.layers.mlp import MLP, MLPOptions
 from models.layers.scorers import MultiHeadScorer, Scorer, Shape, heads_initializer
 
 Normalisation = Literal["softmax", "sigmoid", "none"]
@@ -142,7 +142,8 @@ class ActivationUnit(Scorer):
         super().__init__()
         self.first_units = attention_units[0]
         self.activation = activation_layer(activation)
-        self.rest = MLP(attention_units[1:], activation, output_units=1)
+        rest = MLPOptions(hidden_units=tuple(attention_units[1:]), activation=activation)
+        self.rest = MLP(rest, output_units=1)
 
     def build(self, query_shape: Shape, keys_shape: Shape) -> None:
         """Create the weights of every layer."""

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Sequence
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
 import keras
 import tensorflow as tf
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from models.layers.activations import Activation, activation_layer
 from models.layers.regularisation import l2_penalty
@@ -15,7 +15,9 @@ KernelInitializer = Literal["glorot_uniform", "glorot_normal", "he_uniform", "he
 
 
 class MLPOptions(BaseModel):
-    """Options of every model with an MLP."""
+    """Options of an `MLP`, and so of every model that has one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     hidden_units: Units = Field((200, 80), description="Width of each hidden layer of the MLP.")
     activation: Activation = Field("relu", description="Of the MLP's hidden layers.")
@@ -47,13 +49,9 @@ class MLP(keras.layers.Layer):
     """A stack of dense layers: x ← dropout(f(norm(x W + b))), then x W + b if asked for.
 
     Args:
-        hidden_units: Width of each hidden layer; may be empty.
-        activation: f of every hidden layer; "dice" and "prelu" learn their own weights.
-        dropout_rate: Share of hidden values dropped in training, in [0, 1).
-        batch_norm: Whether `norm` is batch normalisation; without, it is nothing.
+        options: Widths, f, norm, dropout and where matrices start. "dice" and "prelu" learn weights
+            of their own. The penalty λ/2·|W|² on the matrix of every layer is part of `losses`.
         output_units: Width of a last linear layer; None for none.
-        l2: λ of the penalty λ/2·|W|² on the matrix of every layer, part of `losses`.
-        kernel_initializer: Where matrices start.
 
     Call arguments:
         inputs: Float (…, width).
@@ -64,40 +62,19 @@ class MLP(keras.layers.Layer):
         Float (…, output_units), or (…, hidden_units[-1]) without a linear layer.
     """
 
-    def __init__(
-        self,
-        hidden_units: Sequence[int],
-        activation: Activation = "relu",
-        dropout_rate: float = 0.0,
-        batch_norm: bool = False,
-        output_units: int | None = None,
-        l2: float = 0.0,
-        kernel_initializer: KernelInitializer = "glorot_uniform",
-    ) -> None:
+    def __init__(self, options: MLPOptions, output_units: int | None = None) -> None:
         super().__init__()
         self.supports_masking = True  # or Keras warns that a mask is lost
+        units = options.hidden_units
         kernels = {
-            "kernel_initializer": kernel_initializer,
-            "kernel_regularizer": l2_penalty(l2),
+            "kernel_initializer": options.kernel_initializer,
+            "kernel_regularizer": l2_penalty(options.mlp_l2),
         }
-        self.hidden = [keras.layers.Dense(units, **kernels) for units in hidden_units]
-        self.norms = [batch_norm_layer() for _ in hidden_units if batch_norm]
-        self.activations = [activation_layer(activation) for _ in hidden_units]
-        self.dropout = keras.layers.Dropout(dropout_rate)
+        self.hidden = [keras.layers.Dense(width, **kernels) for width in units]
+        self.norms = [batch_norm_layer() for _ in units if options.batch_norm]
+        self.activations = [activation_layer(options.activation) for _ in units]
+        self.dropout = keras.layers.Dropout(options.dropout_rate)
         self.output_layer = keras.layers.Dense(output_units, **kernels) if output_units else None
-
-    @classmethod
-    def of(cls, options: MLPOptions, output_units: int | None = None) -> Self:
-        """Return the MLP that a model's Config asks for."""
-        return cls(
-            options.hidden_units,
-            options.activation,
-            options.dropout_rate,
-            options.batch_norm,
-            output_units,
-            options.mlp_l2,
-            options.kernel_initializer,
-        )
 
     def build(self, input_shape: Sequence[int | None]) -> None:
         """Create the weights of every layer."""

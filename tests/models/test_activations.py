@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from models.layers.activations import Dice, PReLU, activation_layer
-from models.layers.mlp import MLP
+from models.layers.mlp import MLP, MLPOptions
 from tests.models.examples import reference_layers
 from tests.reference import mlp as reference
 
@@ -86,7 +86,9 @@ def test_plain_activations_are_those_of_keras(name):
 
 @pytest.mark.parametrize("activation", ["relu", "prelu", "dice"])
 def test_mlp_equals_the_reference(activation):
-    layer = MLP((5, 2), activation, dropout_rate=0.9, output_units=1)
+    layer = MLP(
+        MLPOptions(hidden_units=(5, 2), activation=activation, dropout_rate=0.9), output_units=1
+    )
     inputs = np.random.default_rng(4).normal(size=(7, 3)).astype(np.float32)
     layer(inputs)
     random = np.random.default_rng(5)
@@ -100,14 +102,14 @@ def test_mlp_equals_the_reference(activation):
 
 
 def test_mlp_without_hidden_layers_is_linear():
-    layer = MLP((), output_units=2)
+    layer = MLP(MLPOptions(hidden_units=()), output_units=2)
     inputs = tf.constant([[1.0, 2.0, 3.0]])
     expected = layer(inputs) * 2.0  # biases start at 0
     np.testing.assert_allclose(layer(inputs * 2.0), expected, rtol=1e-6)
 
 
 def test_batch_norm_and_dropout_act_in_training_only():
-    layer = MLP((16,), dropout_rate=0.5, batch_norm=True)
+    layer = MLP(MLPOptions(hidden_units=(16,), dropout_rate=0.5, batch_norm=True))
     inputs = ROWS[:, 0]
     np.testing.assert_array_equal(layer(inputs), layer(inputs))
     trained = layer(inputs, training=True).numpy()
