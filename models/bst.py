@@ -7,14 +7,14 @@ import tensorflow as tf
 from pydantic import Field
 
 from features.schema import FeatureSchema, History
-from models.base import (
+from models.ctr_model import Tensors
+from models.histories import (
     EmbeddingMLP,
     EmbeddingMLPConfig,
     compared,
     history_mask,
     problems_of_targets,
 )
-from models.ctr_model import Tensors
 from models.history_weights import UP_TO_ONE, WeightsMeaning, last_of
 from models.layers.activations import Activation
 from models.layers.masking import masked_mean

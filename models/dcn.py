@@ -8,10 +8,9 @@ from pydantic import Field
 
 from features.schema import FeatureSchema
 from models.ctr_model import Tensors
-from models.fields import SideBySideConfig, VectorFieldModel, squeeze_logits
+from models.fields import SideBySideConfig, VectorFieldModel, problems_of_fields, squeeze_logits
 from models.layers.mlp import MLP
 from models.layers.regularisation import l2_penalty
-from models.lr import problems_of_fields
 
 
 class DCNConfig(SideBySideConfig):

@@ -6,7 +6,8 @@ import tensorflow as tf
 from pydantic import Field
 
 from features.schema import FeatureSchema, History
-from models.base import (
+from models.ctr_model import Tensors
+from models.histories import (
     EmbeddingMLP,
     EmbeddingMLPConfig,
     compared,
@@ -14,7 +15,6 @@ from models.base import (
     identifying_channel,
     problems_of_targets,
 )
-from models.ctr_model import Tensors
 from models.history_weights import WeightsMeaning
 from models.layers.masking import masked_softmax
 from models.layers.next_event import NextEventLoss

@@ -6,7 +6,8 @@ import tensorflow as tf
 from pydantic import Field
 
 from features.schema import FeatureSchema, History
-from models.base import (
+from models.ctr_model import Tensors
+from models.histories import (
     EmbeddingMLP,
     EmbeddingMLPConfig,
     compared,
@@ -14,7 +15,6 @@ from models.base import (
     places_key,
     problems_of_targets,
 )
-from models.ctr_model import Tensors
 from models.history_weights import ANY, ONE, WeightsMeaning
 from models.layers.activations import Activation
 from models.layers.attention import ActivationUnit, AttentionPooling, Normalisation

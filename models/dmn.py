@@ -6,8 +6,8 @@ import tensorflow as tf
 from pydantic import Field
 
 from features.schema import FeatureSchema, History
-from models.base import EmbeddingMLPConfig, history_mask, problems_of_targets
 from models.ctr_model import Tensors
+from models.histories import EmbeddingMLPConfig, history_mask, problems_of_targets
 from models.history_weights import ANY, ONE, WeightsMeaning
 from models.layers.memory_episodes import DynamicMemory, GateNormalisation
 from models.memory import MemoryNetwork, fields_of

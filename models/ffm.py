@@ -8,11 +8,10 @@ from pydantic import Field
 
 from features.schema import FeatureSchema
 from models.ctr_model import CTRModel, Tensors, stack_numeric
-from models.fields import FieldConfig
+from models.fields import FieldConfig, problems_of_fields
 from models.layers.distinct_rows import sum_of_rows, take_rows
 from models.layers.embeddings import EmbeddingTables
 from models.layers.interactions import FieldRows, VectorsThenLinear, upper_triangle
-from models.lr import problems_of_fields
 
 
 class FFMConfig(FieldConfig):

@@ -20,7 +20,6 @@ from models.layers.fields import (
 from models.layers.interactions import VectorsThenLinear
 from models.layers.masking import ListPooling
 from models.layers.mlp import MLP, MLPOptions, Units
-from models.lr import problems_of_fields
 
 
 class FieldConfig(ModelConfig):
@@ -163,6 +162,24 @@ def linear_terms(
     """
     terms = fields.linear_terms(embedded, batch)
     return {"bias": tf.fill([tf.shape(terms)[0]], fields.bias), "linear": terms}
+
+
+def problems_of_fields(kind: str, schema: FeatureSchema, use_numeric: bool = True) -> list[str]:
+    """Return what keeps a model of fields from a schema: histories, or no field at all.
+
+    Args:
+        kind: The model's, for the message.
+        schema: Features of the model.
+        use_numeric: Whether numeric features are fields.
+    """
+    problems = [
+        f"{kind} takes no history feature: `{history.name}`; leave it out with `features:` "
+        "or use base or din"
+        for history in schema.histories
+    ]
+    if not (schema.categorical or schema.lists or (use_numeric and schema.numeric)):
+        problems.append(f"{kind} has no field: give it a categorical, list or numeric feature")
+    return problems
 
 
 def problems_of_vectors(kind: str, schema: FeatureSchema, config: FieldConfig) -> list[str]:

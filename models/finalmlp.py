@@ -9,9 +9,8 @@ from pydantic import Field
 
 from features.schema import FeatureSchema
 from models.ctr_model import Tensors
-from models.fields import SideBySideConfig, VectorFieldModel, squeeze_logits
+from models.fields import SideBySideConfig, VectorFieldModel, problems_of_fields, squeeze_logits
 from models.layers.mlp import MLP, MLPOptions, Units
-from models.lr import problems_of_fields
 
 
 class FinalMLPConfig(SideBySideConfig):

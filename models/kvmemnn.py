@@ -6,8 +6,8 @@ import tensorflow as tf
 from pydantic import Field
 
 from features.schema import PADDING, Channel, FeatureSchema, History, length_key
-from models.base import EmbeddingMLPConfig, history_mask, problems_of_targets
 from models.ctr_model import Tensors
+from models.histories import EmbeddingMLPConfig, history_mask, problems_of_targets
 from models.history_weights import ONE, UP_TO_ONE, WeightsMeaning
 from models.layers.memory_keys import KeyValueMemory, SimHash, newest, put_back, same_key
 from models.memory import MemoryNetwork

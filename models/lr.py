@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from features.schema import FeatureSchema
 from models.ctr_model import CTRModel, ModelConfig, Tensors
+from models.fields import problems_of_fields
 from models.layers.embeddings import EmbeddingTables
 from models.layers.interactions import FieldRows
 
@@ -66,21 +67,3 @@ class LR(CTRModel):
     def field_names(self) -> tuple[str, ...]:
         """Names of the fields."""
         return self.fields.names
-
-
-def problems_of_fields(kind: str, schema: FeatureSchema, use_numeric: bool = True) -> list[str]:
-    """Return what keeps a model of fields from a schema: histories, or no field at all.
-
-    Args:
-        kind: The model's, for the message.
-        schema: Features of the model.
-        use_numeric: Whether numeric features are fields.
-    """
-    problems = [
-        f"{kind} takes no history feature: `{history.name}`; leave it out with `features:` "
-        "or use base or din"
-        for history in schema.histories
-    ]
-    if not (schema.categorical or schema.lists or (use_numeric and schema.numeric)):
-        problems.append(f"{kind} has no field: give it a categorical, list or numeric feature")
-    return problems

@@ -6,8 +6,8 @@ import tensorflow as tf
 from pydantic import Field
 
 from features.schema import LABEL, WEIGHT, FeatureSchema, History
-from models.base import EmbeddingMLPConfig, history_mask, problems_of_targets
 from models.ctr_model import Tensors
+from models.histories import EmbeddingMLPConfig, history_mask, problems_of_targets
 from models.history_weights import ONE, UP_TO_ONE, WeightsMeaning
 from models.layers.memory_keys import put_back
 from models.layers.memory_slots import Gating, MarginRanking, SupportingMemories, store

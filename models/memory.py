@@ -4,8 +4,8 @@
 import tensorflow as tf
 
 from features.schema import History
-from models.base import EmbeddingMLP
 from models.ctr_model import Tensors
+from models.histories import EmbeddingMLP
 
 
 class MemoryNetwork(EmbeddingMLP):

@@ -6,14 +6,14 @@ import tensorflow as tf
 from pydantic import Field
 
 from features.schema import FeatureSchema, History, length_key
-from models.base import (
+from models.ctr_model import Tensors
+from models.histories import (
     EmbeddingMLP,
     EmbeddingMLPConfig,
     compared,
     history_mask,
     problems_of_targets,
 )
-from models.ctr_model import Tensors
 from models.history_weights import WeightsMeaning, last_of
 from models.layers.positions import RecencyEncoding, recency_ranks
 from models.layers.transformer import Encoder

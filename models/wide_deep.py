@@ -4,9 +4,8 @@ from pydantic import Field
 
 from features.schema import FeatureSchema
 from models.ctr_model import Tensors
-from models.fields import DeepFieldModel, SideBySideConfig
+from models.fields import DeepFieldModel, SideBySideConfig, problems_of_fields
 from models.layers.mlp import Units
-from models.lr import problems_of_fields
 
 
 class WideDeepConfig(SideBySideConfig):

@@ -20,7 +20,7 @@ from features.schema import (
     length_key,
     weight_key,
 )
-from models.base import places_key
+from models.histories import places_key
 
 Batch = dict[str, np.ndarray]
 
