@@ -188,17 +188,21 @@ class FeatureGraph(tf.Module):
             batch[weight_key(feature)] = tf.where(kept, weights, 0.0)
 
     def _history(self, history: History, inputs: Tensors, batch: dict[str, tf.Tensor]) -> None:
-        """Keep the newest events: the last `max_items` of the first `length`."""
-        first = inputs[history.channels[0].name]
-        given = tf.shape(first)[1]
+        """Keep the newest events: the last `max_items` of the first `length`.
+
+        There is always a place, if an empty one, as models take it from trained batches: examples
+        of whom nobody has a past come without any.
+        """
+        given = tf.shape(inputs[history.channels[0].name])[1]
         length = tf.clip_by_value(inputs[length_key(history.name)], 0, given)
-        width = tf.minimum(given, history.max_items)
+        wide = [[0, 0], [0, tf.cast(given == 0, tf.int32)]]
+        width = tf.clip_by_value(given, 1, history.max_items)
         kept = tf.minimum(length, width)
         places = (length - kept)[:, None] + tf.range(width)
         real = tf.sequence_mask(kept, width)
         places = tf.where(real, places, 0)
         for channel in history.channels:
-            values = tf.gather(inputs[channel.name], places, batch_dims=1)
+            values = tf.gather(tf.pad(inputs[channel.name], wide), places, batch_dims=1)
             if channel.time_gap:
                 ids = gap_ids(values)
             else:

@@ -320,6 +320,8 @@ def test_lengths_beyond_the_tensor_are_its_width(graphs):
     batch = graph(row | {"bag_length": [9], "clicks_length": [9]})
     assert batch["bag_length"].numpy().tolist() == [2]
     assert batch["clicks_length"].numpy().tolist() == [0]
+    assert row["clicks_item"].shape == (1, 0)  # nobody has a past: a model still gets a place
+    assert batch["clicks_item"].numpy().tolist() == [[0]]
     nothing = graph(row | {"bag_length": [-1], "clicks_length": [-1]})
     assert nothing["bag_length"].numpy().tolist() == [0]
     assert nothing["bag"].numpy().tolist() == [[0, 0]]

@@ -279,6 +279,19 @@ def test_a_served_score_that_differs_is_never_published(small_run, tmp_path, mon
     assert versions(tmp_path / "runs" / "small" / "main" / "export") == []
 
 
+@pytest.mark.parametrize("kind", ["sasrec", "memnn"])
+def test_examples_of_whom_nobody_has_a_past_are_scored(kind, small_log, tmp_path):
+    """SEQ-06, as a server meets it: the lists of such a request have no place at all."""
+    config = write_config(
+        tmp_path / "c.yaml", {"data.files": str(small_log), "train.epochs": 1, "model": kind}
+    )
+    result = run(config, tmp_path / "runs", progress=Silent())
+    loaded = tf.saved_model.load(result["export"])
+    past = example(**request())
+    nobody = example(**{k: v for k, v in request().items() if not k.startswith("clicks")})
+    assert score(loaded, nobody)[0] == pytest.approx(score(loaded, nobody, past)[0], abs=1e-6)
+
+
 def test_weights_that_an_example_lacks_count_1(small_log, tmp_path):
     """A weighted list served without weights, or with fewer, as the reader counts them."""
     log = pd.read_csv(small_log, dtype=str, keep_default_na=False)
