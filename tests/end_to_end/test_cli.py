@@ -149,6 +149,7 @@ def test_sigterm_writes_a_checkpoint_ends_with_code_143_and_the_run_continues(co
 
 @pytest.mark.slow
 def test_killed_at_random_moments_a_run_ends_with_the_same_weights(config, tmp_path):
+    # BAT-01
     whole = tmp_path / "whole"
     code, _, err = clickloom("run", config, "--runs", whole)
     assert code == 0, err

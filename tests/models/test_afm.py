@@ -32,7 +32,7 @@ def worked_example(schema=NUMBERS, rows=(1.0, 2.0, 3.0), dropout_rate=0.0):
 
 @pytest.mark.parametrize("copies", [1, 64])
 def test_afm_to_the_digit(copies):
-    # (1·2 + 1·3 + 2·3) / 3: a soft-max over pairs, whatever the number of rows
+    # TRN-06: (1·2 + 1·3 + 2·3) / 3: a soft-max over pairs, whatever the number of rows
     batch = rows_of(ONES, [0] * copies)
     np.testing.assert_allclose(worked_example()(batch), [11 / 3] * copies, rtol=1e-6)
     thirds = [[0, 1 / 3, 1 / 3], [0, 0, 1 / 3], [0, 0, 0]]

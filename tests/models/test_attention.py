@@ -85,6 +85,7 @@ def test_padding_enters_no_statistics_of_the_activation_unit():
 @pytest.mark.parametrize("places", [1, 50, 500])
 @pytest.mark.parametrize("score", [0.0, 2.0])
 def test_the_only_filled_slot_takes_all_attention(places, score):
+    # SEQ-04
     keys = tf.pad(tf.ones([1, 1, 2]), [[0, 0], [0, places - 1], [0, 0]])
     mask = length_mask(tf.constant([1]), places)
     pooled, weights = AttentionPooling(DotScorer())(

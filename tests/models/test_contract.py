@@ -121,6 +121,7 @@ def test_logits_are_one_finite_number_per_row(kind):
 
 @pytest.mark.parametrize("longest", [1, 50])
 def test_rows_without_history_and_with_unknown_ids_work(kind, longest):
+    # SEQ-06
     model = make(kind)
     empty = unknown(random_batch(4, longest=longest, lengths=0))
     mixed = joined(empty, random_batch(4, longest=longest))
@@ -213,6 +214,7 @@ def test_distinct_rows_give_the_logits_and_gradients_of_all_rows(kind):
 
 
 def test_longer_padding_changes_nothing(kind):
+    # SEQ-01
     model = make(kind)
     randomise(model)
     batch = random_batch(9)
@@ -226,6 +228,7 @@ def test_longer_padding_changes_nothing(kind):
 
 
 def test_a_score_does_not_depend_on_its_neighbours(kind):
+    # TRN-03
     model = make(kind)
     fit(model, random_batch(32), labels_of(32), steps=5)
     row = random_batch(1, lengths=2)

@@ -95,6 +95,7 @@ def test_one_hop_by_hand(float64):
 @pytest.mark.parametrize("places", [1, 50, 500])
 @pytest.mark.parametrize("score", [0.0, 2.0])
 def test_the_only_filled_slot_takes_all_attention_in_every_hop(places, score):
+    # SEQ-04
     keys = tf.pad(tf.ones([1, 1, 2]), [[0, 0], [0, places - 1], [0, 0]])
     mask = length_mask(tf.constant([1]), places)
     q, weights = KeyValueMemory(3)(tf.constant([[score, 0.0]]), keys, keys, mask)

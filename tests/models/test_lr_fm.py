@@ -52,7 +52,7 @@ BATCH_OF_IDS = {
     ("model", "batch"), [(by_numbers, BATCH_OF_NUMBERS), (by_ids, BATCH_OF_IDS)]
 )
 def test_fm_to_the_digit(model, batch):
-    # 0.1 + 0.2·1 + 0.3·2 + <(1, 2), (3, -1)>·1·2
+    # TRN-04: 0.1 + 0.2·1 + 0.3·2 + <(1, 2), (3, -1)>·1·2
     logit = model()(batch)
     np.testing.assert_allclose(logit, [2.9], rtol=1e-6)
     np.testing.assert_allclose(tf.sigmoid(logit), [0.947846], atol=5e-7)

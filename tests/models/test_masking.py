@@ -96,6 +96,7 @@ def test_pooling_nothing_gives_zero_and_ignores_what_lies_in_padding(pooling, dt
     ],
 )
 def test_lists_pool_by_their_weights(ids, weights, mean, total):
+    # FEA-11
     padding = 3 - len(ids)
     rows = tf.constant([[[A, B][i] for i in ids] + [[7.0, 7.0]] * padding])
     batch = {"tags_length": tf.constant([len(ids)])}

@@ -137,6 +137,7 @@ def test_layer_equals_the_reference(tying, linear, float64):
 @pytest.mark.parametrize("places", [1, 50, 500])
 @pytest.mark.parametrize("score", [0.0, 2.0])
 def test_the_only_filled_slot_takes_all_attention_in_every_hop(places, score):
+    # SEQ-04
     layer = EndToEndMemory(3, max_items=10)
     memories = tf.pad(tf.ones([1, 1, 4, 2]), [[0, 0], [0, places - 1], [0, 0], [0, 0]])
     mask = length_mask(tf.constant([1]), places)

@@ -70,6 +70,7 @@ def score(loaded, *requests):
 
 
 def test_the_signature_has_the_raw_names_and_types(loaded):
+    # EXP-01
     signature = loaded.signatures["serving_default"].structured_input_signature[1]
     found = {name: (spec.dtype.name, spec.shape.rank) for name, spec in signature.items()}
     assert found == {
@@ -90,6 +91,7 @@ def test_the_signature_has_the_raw_names_and_types(loaded):
 
 def test_the_bundle_is_all_that_serving_needs(small_run, tmp_path, raw, bundle):
     """Scores of a clean interpreter with TensorFlow alone equal the offline ones."""
+    # EXP-02
     _, result, _ = small_run
     moved = tmp_path / "elsewhere"
     shutil.copytree(bundle, moved)
@@ -156,6 +158,7 @@ def request(**changes):
 
 
 def test_an_optional_column_may_be_absent_and_counts_as_missing(loaded):
+    # EXP-04
     without = request()
     del without["city"]
     scores = score(loaded, example(**without), example(**request(city="")))
@@ -195,6 +198,7 @@ def test_the_bundle_says_which_length_belongs_to_which_list(bundle):
 
 
 def test_both_signatures_agree_at_every_batch_size(loaded, raw):
+    # EXP-03
     by_name = loaded.signatures["serving_default"]
     signature = by_name.structured_input_signature[1]
     whole = by_name(**{k: tf.constant(v) for k, v in feed(raw, signature, LENGTHS).items()})[

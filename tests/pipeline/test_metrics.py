@@ -50,6 +50,7 @@ def rows(draw):
 
 class TestAUC:
     def test_tiny_scores_are_ranked_exactly(self):
+        # EVA-01
         assert metrics.auc([0, 0, 1, 1], [0.001, 0.002, 0.003, 0.004]) == 1.0
 
     @pytest.mark.parametrize(
@@ -61,6 +62,7 @@ class TestAUC:
         ],
     )
     def test_ties_count_half_in_every_row_order(self, rows, expected):
+        # EVA-04
         for order in itertools.permutations(rows):
             labels, scores = zip(*order, strict=True)
             assert metrics.auc(labels, scores) == expected
@@ -117,6 +119,7 @@ class TestGAUC:
         ids=["int64", "large int64", "numpy text", "list", "arrow", "chunked", "dictionary"],
     )
     def test_three_weightings_whatever_the_ids(self, groups):
+        # EVA-05
         # AUC: u1 1.0 (4 rows, 1 click), u2 0.0 (2 rows, 1 click), u3 has one label
         assert metrics.gauc(self.LABELS, self.SCORES, groups) == metrics.GroupedAUC(
             by_impressions=pytest.approx(4 / 6),
@@ -180,6 +183,7 @@ class TestGAUC:
 
 class TestLogLoss:
     def test_certain_and_wrong_is_finite(self):
+        # EVA-07
         assert metrics.EPSILON == 1e-7
         assert metrics.log_loss([1], [0.0]) == pytest.approx(16.118096, abs=1e-6)
         assert metrics.log_loss([0], [1.0]) == pytest.approx(16.118096, abs=1e-6)
@@ -235,6 +239,7 @@ class TestCalibration:
         assert metrics.calibration_ratio([0, 1], [0.1, 0.2], [1, 0]) is None
 
     def test_two_bins_by_hand(self):
+        # EVA-07
         first, second = metrics.calibration_bins(self.LABELS, self.SCORES, bins=2)
         assert (first.rows, first.lower, first.upper, first.observed_rate) == (2, 0.1, 0.2, 0.0)
         assert (second.rows, second.lower, second.upper, second.observed_rate) == (2, 0.3, 0.4, 0.5)
@@ -350,6 +355,7 @@ class TestEvaluate:
         ],
     )
     def test_undefined_metrics_come_with_their_reason(self, labels, reasons):
+        # EVA-02
         result = metrics.evaluate(labels, [0.25] * len(labels))
         assert result["undefined"] == reasons
         assert {name for name, value in result.items() if value is None} == set(reasons)

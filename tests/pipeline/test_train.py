@@ -43,6 +43,7 @@ def assert_same(left, right):
 
 
 def test_one_seed_gives_one_model_and_another_seed_another(new_run):
+    # TRN-10
     _, first = fit(new_run(), "first")
     _, again = fit(new_run(), "again")
     assert_same(first, again)
@@ -98,6 +99,7 @@ def test_an_interrupted_run_continues_to_the_same_weights_to_the_bit(
 
 
 def test_the_kept_state_scores_the_best_evaluation_not_the_last(new_run, monkeypatch):
+    # TRN-08
     # a rate that ruins the model after a while: the best evaluation comes early
     run = new_run("train.learning_rate=0.3", "train.epochs=6", "train.patience=3")
     folder = run.folder / ".train.partial"

@@ -86,6 +86,7 @@ def test_steps_of_logistic_regression_equal_numpy(xla):
 
 
 def test_rows_outside_the_batch_keep_every_bit_of_weights_and_slots():
+    # OPT-01
     model = build("fm", SCHEMA, MODELS["fm"].config(embedding_dim=3), RowAdam().slot_values)
     model.build_from(batch_of([2], [2], [0.0], [0]))
     step = TrainStep(model, RowAdam(0.1), keras.optimizers.Adam(0.1), xla=False)
@@ -163,11 +164,13 @@ def clipped_rows(gradients, ids, clip_norm, dense=None):
 
 
 def test_global_norm_clips_rows_together():
+    # OPT-03
     rows = clipped_rows([[3.0, 0.0], [0.0, 4.0]], [5, 9], clip_norm=1.0)
     np.testing.assert_allclose(rows[[5, 9]], [[0.6, 0.0], [0.0, 0.8]], rtol=1e-6)
 
 
 def test_global_norm_is_of_summed_rows():
+    # OPT-03, its second part
     # +3 and -3 for one id sum to 0; the norm of the pieces, 4.24, must not be used
     rows = clipped_rows([[3.0, 0.0], [-3.0, 0.0], [0.5, 0.0]], [5, 5, 9], clip_norm=1.0)
     np.testing.assert_allclose(rows[[5, 9]], [[0.0, 0.0], [0.5, 0.0]], rtol=1e-6)
@@ -210,6 +213,7 @@ def test_loss_is_the_weighted_mean():
 
 def test_no_step_reads_the_whole_table():
     """A dense read copies all rows, so that a step's cost would grow with the table."""
+    # OPT-01
     model = build("fm", SCHEMA, MODELS["fm"].config(embedding_dim=3), RowAdam().slot_values)
     batch = batch_of([2, 3], [1, 2], [1, 2], [0, 1])
     model.build_from(batch)
