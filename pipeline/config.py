@@ -127,8 +127,15 @@ class ExportConfig(Section):
     )
 
 
-MEMORY = r"^\d+(\.\d+)?\s*(MB|GB|MiB|GiB)$"
-"""How a size of memory is written."""
+MEMORY = r"^(\d+(?:\.\d+)?)\s*(MB|GB|MiB|GiB)$"
+"""How a size of memory is written: a number and its unit."""
+NAME = r"^\w[\w.-]*$"
+"""How runs and their folders are called."""
+FORMS = {
+    MEMORY: "a size of memory such as 8GB or 512MiB",
+    NAME: "letters, digits, _ . and -, no . or - in front",
+}
+"""What a text of each pattern is, in words."""
 
 
 class EngineConfig(Section):
@@ -153,7 +160,7 @@ class RunConfig(Section):
     """A whole run."""
 
     name: str = Field(
-        pattern=r"^\w[\w.-]*$", description="Name of the run's folder: letters, digits, _ . and -."
+        pattern=NAME, description="Name of the run's folder: letters, digits, _ . and -."
     )
     seed: int = Field(7, ge=0, lt=2**31, description="Of shuffling, initial weights and dropout.")
     data: DataConfig

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from pipeline.config import RunConfig
+from pipeline.config import FORMS, RunConfig
 from pipeline.config_yaml import Document, KeyPath, Problem, read_document
 from pipeline.errors import ConfigError
 
@@ -186,7 +186,7 @@ def explain(detail: Any) -> str:
             "max_length", "at most")  # fmt: skip
         expected = f"expected {few} {detail['ctx'][bound]}"
     elif detail["type"] == "string_pattern_mismatch":
-        expected = f"expected text of the form {detail['ctx']['pattern']}"
+        expected = f"expected {FORMS[detail['ctx']['pattern']]}"
     elif expected is None:
         expected = detail["msg"].replace("Input should be", "expected")
     return f"{expected}; {got}"

@@ -12,7 +12,7 @@ from features.schema import FIRST_UNKNOWN, FeatureSchema
 from features.space import schema_of
 from features.specs import PART_SIZES, BucketedSpec, CategoricalSpec, DatetimeSpec, Specs
 from models.sizes import ModelSize, size_of
-from pipeline.config import RunConfig
+from pipeline.config import FORMS, MEMORY, RunConfig
 from pipeline.errors import ConfigError
 from pipeline.optimizers import table_optimizer
 from pipeline.trained_model import split_kind
@@ -190,9 +190,9 @@ def parse_bytes(text: str) -> int:
     Raises:
         ConfigError: It is no such text.
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(MB|GB|MiB|GiB)", text)
+    found = re.fullmatch(MEMORY, text)
     if found is None:
-        raise ConfigError(f"{text!r} is no size of memory such as 8GB or 512MiB")
+        raise ConfigError(f"expected {FORMS[MEMORY]}; got {text!r}")
     return int(float(found[1]) * _UNITS[found[2]])
 
 

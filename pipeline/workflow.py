@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from ruamel.yaml import YAML
 
-from pipeline.config import RunConfig
+from pipeline.config import FORMS, NAME, RunConfig
 from pipeline.config_file import load_config
 from pipeline.drift import check_drift
 from pipeline.errors import ConfigError, InputRejected, PipelineError
@@ -39,7 +39,6 @@ from pipeline.trained_model import load_schema
 
 StageName = Literal["ingest", "train", "evaluate", "export"]
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-_RUN_ID = re.compile(r"\w[\w.-]*")
 STAGES: tuple[StageName, ...] = ("ingest", "train", "evaluate", "export")
 _RESULT_METRICS = ("auc", "gauc", "log_loss", "ne", "calibration")
 
@@ -75,8 +74,8 @@ def run(
     """
     if date is not None and not _DATE.fullmatch(date):
         raise ConfigError(f"--date {date}: expected YYYY-MM-DD")
-    if run_id is not None and not _RUN_ID.fullmatch(run_id):
-        raise ConfigError(f"--run-id {run_id}: expected letters, digits, _, - and . inside")
+    if run_id is not None and not re.fullmatch(NAME, run_id):
+        raise ConfigError(f"--run-id {run_id}: expected {FORMS[NAME]}")
     loaded = load_config(Path(config), overrides)
     folder = Path(runs) / loaded.name / (run_id or date or "main")
     require_writable(folder.parent, "--runs")

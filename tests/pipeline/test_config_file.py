@@ -123,6 +123,8 @@ def test_repeated_keys_are_refused_wherever_they_stand(file):
         ("name: x\n", "", "name: is missing"),
         ("name: x", "name: [x]", "name: expected text"),
         ("name: x", "name:", "name: is missing"),
+        ("name: x", "name: .x", "name: expected letters, digits, _ . and -, no . or - in front"),
+        ("name: x", "name: x\nengine: {memory: 8}", "memory: expected a size of memory such"),
         ("label: click", "label: [click]", "label: expected keys and values"),
         ("label: click", "label: {}", "label.column: is missing"),
         ("{files: log.csv}", "{}", "data.files: is missing"),
