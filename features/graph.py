@@ -184,7 +184,8 @@ class FeatureGraph(tf.Module):
         batch[feature] = tf.where(kept, ids, PADDING)
         batch[length_key(feature)] = length
         if weight_key(source) in inputs:
-            weights = tf.gather(inputs[weight_key(source)], places, batch_dims=1)
+            given = tf.gather(inputs[weight_key(source)], places, batch_dims=1)
+            weights = tf.where(tf.math.is_finite(given), given, 1.0)  # as one that is not written
             batch[weight_key(feature)] = tf.where(kept, weights, 0.0)
 
     def _history(self, history: History, inputs: Tensors, batch: dict[str, tf.Tensor]) -> None:

@@ -327,6 +327,14 @@ def test_lengths_beyond_the_tensor_are_its_width(graphs):
     assert nothing["bag"].numpy().tolist() == [[0, 0]]
 
 
+def test_item_weights_that_are_no_numbers_count_1(graphs):
+    _, graph = graphs(columns_of(LIST_TRAINING, LIST_TYPES), LISTS, NullRule())
+    row = served([{**LIST_TRAINING[0], "weighted": ["a:0.5", "b:2"]}], LISTS)
+    for nothing in (float("nan"), float("inf"), -float("inf")):
+        batch = graph(row | {"weighted_weight": tf.constant([[0.5, nothing]])})
+        assert batch["weighted_weight"].numpy().tolist() == [[0.5, 1.0]]
+
+
 # moments
 
 PARTS = ["hour", "weekday", "day", "month", "hour_of_week"]
