@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from pipeline.cli_models import explain, models, plan
-from pipeline.errors import ConfigError, PipelineError
+from pipeline.errors import ConfigError, PipelineError, machine_failure
 
 app = typer.Typer(
     name="clickloom",
@@ -59,10 +59,14 @@ def run_guarded(command: Callable[[], Any]) -> int:
         return 128 + signal.SIGINT
     except BrokenPipeError:
         return 0
-    except Exception:  # noqa: BLE001 - a bug must end with its own exit code
-        traceback.print_exc()
-        print_error("this is a bug in clickloom; what was finished before it stands")
-        return 1
+    except Exception as error:  # noqa: BLE001 - a bug must end with its own exit code
+        failure = machine_failure(error)
+        if failure is None:
+            traceback.print_exc()
+        print_error(
+            str(failure or "this is a bug in clickloom; what was finished before it stands")
+        )
+        return failure.exit_code if failure else PipelineError.exit_code
     return code if isinstance(code, int) else 0
 
 

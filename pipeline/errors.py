@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What can go wrong in a run, and the exit code that says so to a scheduler."""
 
+import errno
+import os
 from typing import Any, ClassVar
 
 
@@ -48,6 +50,12 @@ class TrainingDiverged(PipelineError):
     status = "diverged"
 
 
+class MachineFailed(PipelineError):
+    """The machine gave out: a full or read-only disk, missing rights, no more memory."""
+
+    exit_code = 74
+
+
 class RunLocked(PipelineError):
     """Another process works on a run of this name."""
 
@@ -59,3 +67,27 @@ class Terminated(PipelineError):
 
     exit_code = 143
     status = "terminated"
+
+
+_NUMBERS = (
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO,
+    errno.ENOMEM, errno.EMFILE, errno.ENFILE,
+)  # fmt: skip
+_TEXTS = (*map(os.strerror, _NUMBERS), "requested and")  # the latter NumPy's of a short write
+
+
+def machine_failure(error: BaseException) -> MachineFailed | None:
+    """Return what to say of an error that is the machine's and no bug, or None.
+
+    DuckDB, Arrow and TensorFlow have errors of their own for a full disk; what they share is the
+    operating system's text.
+    """
+    text = str(error).partition("\n")[0]
+    if isinstance(error, MemoryError):
+        text = text or os.strerror(errno.ENOMEM)
+    elif not any(reason.lower() in text.lower() for reason in _TEXTS):
+        return None
+    return MachineFailed(
+        f"{text}; make room or give rights, then the same command continues: what was finished "
+        "before stands"
+    )
