@@ -29,6 +29,9 @@ class EmbeddingTables(keras.layers.Layer):
 
     Returns:
         Dict of the same keys, float32 (batch, width) or (batch, items, width).
+
+    Raises:
+        ValueError: More rows in all than int32 can count.
     """
 
     def __init__(
@@ -48,6 +51,13 @@ class EmbeddingTables(keras.layers.Layer):
         starts = [0, *accumulate(sizes)]
         self.offsets = {table.name: starts[i] for i, table in enumerate(self.tables)}
         self.num_rows = starts[-1]
+        if self.num_rows > tf.int32.max:
+            largest = max(self.tables, key=lambda table: table.rows)
+            raise ValueError(
+                f"tables have {self.num_rows:,} rows in all, of which `{largest.name}` "
+                f"{largest.rows:,}; ids are int32, so that {tf.int32.max:,} are the most: give "
+                "the feature fewer hash_buckets, or a higher min_count"
+            )
         self.packed = self.add_weight(
             name="packed",
             shape=(self.num_rows, width * (1 + len(self.slot_values))),
