@@ -171,6 +171,12 @@ class CTRModel(keras.Model):
         """Return the mean over the lines of `history_weights`, float (batch, items)."""
         return {name: tf.reduce_mean(w, axis=1) for name, w in self.history_weights(batch).items()}
 
+    def build(self, *_: object) -> None:
+        """Make nothing: layers make their weights in the first call.
+
+        Without this method Keras would call the model twice, first on symbols.
+        """
+
     def build_from(self, batch: Tensors) -> None:
         """Create all weights by one call on a batch; Keras builds layers on first use."""
         self(batch, training=False)
