@@ -10,30 +10,38 @@ from models.layers.fields import FieldLinearAndVectors, FieldVectors, LinearAndV
 from tests.reference.pooling import pool
 
 
+def tables_of(model):
+    """The rows of every table by its name, cut in NumPy: slices of tensors take far longer."""
+    embeddings = model.embeddings
+    packed, offsets = embeddings.packed.numpy()[:, : embeddings.width], embeddings.offsets
+    return {
+        table.name: packed[offsets[table.name] : offsets[table.name] + table.rows]
+        for table in embeddings.tables
+    }
+
+
 def field_rows(model, layer, batch, row, list_pooling):
     """x_i and what the tables hold of each field of one row, looked up by hand.
 
     `layer` is the model's `FieldRows`. Of a list x is 1, and its row the pooled one.
     """
-    tables = {
-        table.name: model.embeddings.table_weights(table).numpy()
-        for table in model.embeddings.tables
-    }
+    tables, batch = tables_of(model), {key: value.numpy() for key, value in batch.items()}
+    numeric_rows = layer.numeric_rows.numpy() if layer.numeric else ()
     values, rows = [], []
     for feature in model.schema.categorical:
         values.append(1.0)
         rows.append(tables[feature.table][batch[feature.name][row]])
     for feature in model.schema.lists:
         length = int(batch[f"{feature.name}_length"][row])
-        items = tables[feature.table][batch[feature.name][row, :length].numpy()]
+        items = tables[feature.table][batch[feature.name][row, :length]]
         weights = np.ones(length)
         if feature.weighted:
-            weights = batch[f"{feature.name}_weight"][row, :length].numpy().astype(float)
+            weights = batch[f"{feature.name}_weight"][row, :length].astype(float)
         values.append(1.0)
         rows.append(pool(items, weights, list_pooling))
-    for i, feature in enumerate(layer.numeric):
+    for feature, numeric_row in zip(layer.numeric, numeric_rows, strict=True):
         values.append(float(batch[feature.name][row]))
-        rows.append(layer.numeric_rows.numpy()[i])
+        rows.append(numeric_row)
     return np.array(values), np.array(rows)
 
 
@@ -49,7 +57,7 @@ def parts(model, batch, row):
     """A row of a batch as a model with `FieldVectors` takes it."""
     layer: FieldVectors = model.fields
     values, rows = field_rows(model, layer.rows, batch, row, layer.rows.list_pooling)
-    numbers = np.array([float(batch[number.name][row]) for number in layer.dense])
+    numbers = np.array([float(batch[number.name].numpy()[row]) for number in layer.dense])
     linear = 0.0
     match layer:
         case LinearAndVectors():
@@ -67,14 +75,12 @@ class EmbeddedRow:
     """One row of a batch as an `EmbeddingMLP` takes it, vectors looked up by hand."""
 
     def __init__(self, model, batch, row):
-        self.model, self.batch, self.row = model, batch, row
-        self.tables = {
-            table.name: model.embeddings.table_weights(table).numpy()
-            for table in model.embeddings.tables
-        }
+        self.model, self.row = model, row
+        self.batch = {key: value.numpy() for key, value in batch.items()}
+        self.tables = tables_of(model)
 
     def vectors(self, key, table, length=None):
-        ids = self.batch[key][self.row].numpy()
+        ids = self.batch[key][self.row]
         return self.tables[table][ids if length is None else ids[:length]]
 
     def length(self, feature):
@@ -101,9 +107,7 @@ class EmbeddedRow:
             length = self.length(feature)
             weights = np.ones(length)
             if feature.weighted:
-                weights = (
-                    self.batch[f"{feature.name}_weight"][self.row, :length].numpy().astype(float)
-                )
+                weights = self.batch[f"{feature.name}_weight"][self.row, :length].astype(float)
             parts.append(pool(self.vectors(feature.name, feature.table, length), weights, "mean"))
         return parts
 
