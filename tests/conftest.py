@@ -3,6 +3,7 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,14 @@ class Silent:
 
     def update(self, done, **numbers):
         pass
+
+
+def copy_stages(run_dir: str | Path, runs: Path, name: str, *stages: str) -> Path:
+    """Copy stages of a finished run into the folder of a run to come, which then reuses them."""
+    folder = runs / name / "main"
+    for stage in stages:
+        shutil.copytree(Path(run_dir) / stage, folder / stage)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from pipeline.cli import app
 from pipeline.errors import ConfigError
 from pipeline.workflow import run
-from tests.conftest import Silent, write_config
+from tests.conftest import Silent, copy_stages, write_config
 
 FIELDS = ("category", "city", "hour", "item_id", "price", "price_missing")  # as in the config file
 NUMBERS = ("price", "price_missing")
@@ -30,7 +30,7 @@ MODELS = {
 
 
 @pytest.fixture(scope="module")
-def trained(small_log, tmp_path_factory):
+def trained(small_log, small_run, tmp_path_factory):
     """The folder of a run of a kind, trained up to the evaluation."""
     folder, made = tmp_path_factory.mktemp("explain"), {}
 
@@ -42,6 +42,7 @@ def trained(small_log, tmp_path_factory):
                 "data.files": str(small_log), "model": options, "train.epochs": 1,
                 "train.learning_rate": 0.05, "name": kind,
             })  # fmt: skip
+            copy_stages(small_run[1]["run_dir"], folder, kind, "dataset")
             made[kind] = run(config, folder, until="evaluate", progress=Silent())["run_dir"]
         return made[kind]
 

@@ -15,7 +15,7 @@ from pipeline.config_file import load_config
 from pipeline.errors import GateFailed
 from pipeline.export import check_gates, versions
 from pipeline.workflow import run
-from tests.conftest import Silent, write_config
+from tests.conftest import Silent, copy_stages, write_config
 
 LENGTHS = {"clicks_length": "clicks_item_id"}
 
@@ -246,9 +246,11 @@ def test_an_undefined_metric_fails_its_gate(small_run):
     assert not found[0]["passed"]
 
 
-def test_a_missed_gate_publishes_nothing_and_leaves_the_old_version(small_log, tmp_path):
-    config = write_config(tmp_path / "c.yaml", {"data.files": str(small_log)})
+def test_a_missed_gate_publishes_nothing_and_leaves_the_old_version(small_run, tmp_path):
+    config, _, runs = small_run
+    shutil.copytree(runs, tmp_path / "runs")
     first = run(config, tmp_path / "runs", progress=Silent())
+    assert versions(Path(first["export"]).parent) == [1]
     before = sorted(p.name for p in Path(first["export"]).iterdir())
     with pytest.raises(GateFailed, match=r"test auc is 0.*asks for at least 0\.999"):
         run(config, tmp_path / "runs", ["evaluate.gates.auc.min=0.999"], progress=Silent())
@@ -283,12 +285,16 @@ def test_a_served_score_that_differs_is_never_published(small_run, tmp_path, mon
     assert versions(tmp_path / "runs" / "small" / "main" / "export") == []
 
 
-@pytest.mark.parametrize("kind", ["sasrec", "memnn"])
-def test_examples_of_whom_nobody_has_a_past_are_scored(kind, small_log, tmp_path):
+@pytest.mark.parametrize(("kind", "options"), [("sasrec", {"encoder_layers": 1}), ("memnn", {})])
+def test_examples_of_whom_nobody_has_a_past_are_scored(
+    kind, options, small_log, small_run, tmp_path
+):
     """SEQ-06, as a server meets it: the lists of such a request have no place at all."""
+    model = {"kind": kind, "embedding_dim": 4, "hidden_units": [8], **options}
     config = write_config(
-        tmp_path / "c.yaml", {"data.files": str(small_log), "train.epochs": 1, "model": kind}
+        tmp_path / "c.yaml", {"data.files": str(small_log), "train.epochs": 1, "model": model}
     )
+    copy_stages(small_run[1]["run_dir"], tmp_path / "runs", "small", "dataset")
     result = run(config, tmp_path / "runs", progress=Silent())
     loaded = tf.saved_model.load(result["export"])
     past = example(**request())

@@ -13,19 +13,20 @@ from pipeline.pair_weights import pair_weights
 from pipeline.runs import Run
 from pipeline.trained_model import load_best, load_schema
 from pipeline.workflow import run
-from tests.conftest import Silent, write_config
+from tests.conftest import Silent, copy_stages, write_config
 
 FIELDS = ["category", "city", "hour", "price", "price_missing"]
 
 
 @pytest.fixture(scope="module")
-def trained(small_log, tmp_path_factory):
+def trained(small_log, small_run, tmp_path_factory):
     folder = tmp_path_factory.mktemp("pairs")
 
     def train(kind):
         changes = {"data.files": str(small_log), "name": kind, "train.epochs": 1,
                    "model": {"kind": kind, "embedding_dim": 4, "features": FIELDS}}  # fmt: skip
         config = write_config(folder / f"{kind}.yaml", changes)
+        copy_stages(small_run[1]["run_dir"], folder, kind, "dataset")
         return Path(run(config, folder, until="evaluate", progress=Silent())["run_dir"])
 
     return train

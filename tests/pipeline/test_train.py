@@ -1,4 +1,5 @@
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -36,19 +37,41 @@ def fit(run, name):
     return facts, load_arrays(folder / "best")[0]
 
 
+@pytest.fixture(scope="module")
+def uninterrupted(small_run, tmp_path_factory):
+    """What `fit` returns of a training that goes through, once for the same overrides."""
+    config_path, result, _ = small_run
+    done = {}
+
+    def train(*overrides):
+        if overrides not in done:
+            folder = tmp_path_factory.mktemp("whole")
+            (folder / "dataset").symlink_to(f"{result['run_dir']}/dataset")
+            run = Run(load_config(config_path, overrides), folder, Silent())
+            done[overrides] = fit(run, "whole")
+        return done[overrides]
+
+    return train
+
+
 def assert_same(left, right):
     assert left.keys() == right.keys()
     for name, array in left.items():
         np.testing.assert_array_equal(array, right[name], err_msg=name)
 
 
-def test_one_seed_gives_one_model_and_another_seed_another(new_run):
+def test_one_seed_gives_one_model_and_another_seed_another(new_run, small_run):
     # TRN-10
-    _, first = fit(new_run(), "first")
+    _, result, _ = small_run
+    first, _ = load_arrays(Path(result["run_dir"]) / "train" / "best")
     _, again = fit(new_run(), "again")
     assert_same(first, again)
-    _, other = fit(new_run("seed=8"), "other")
+    _, other = fit(new_run("seed=8", "train.epochs=1"), "other")
     assert not np.array_equal(first["embeddings"], other["embeddings"])
+
+
+LR = "model={kind: lr, features: [item_id, category, price]}"
+"""A model that takes little time, where any will do."""
 
 
 class Interrupted(Exception):
@@ -74,10 +97,11 @@ FALLING_RATES = (
     ],
 )
 def test_an_interrupted_run_continues_to_the_same_weights_to_the_bit(
-    new_run, monkeypatch, steps, overrides
+    new_run, uninterrupted, monkeypatch, steps, overrides
 ):
-    run = new_run("model.dropout_rate=0.2", *overrides)
-    whole_facts, whole = fit(run, "whole")
+    overrides = ("model.dropout_rate=0.2", *overrides)
+    run = new_run(*overrides)
+    whole_facts, whole = uninterrupted(*overrides)
     folder = run.folder / "killed"
     folder.mkdir()
     trainer = Trainer(run, folder)
@@ -101,7 +125,7 @@ def test_an_interrupted_run_continues_to_the_same_weights_to_the_bit(
 def test_the_kept_state_scores_the_best_evaluation_not_the_last(new_run, monkeypatch):
     # TRN-08
     # a rate that ruins the model after a while: the best evaluation comes early
-    run = new_run("train.learning_rate=0.3", "train.epochs=6", "train.patience=3")
+    run = new_run(LR, "train.learning_rate=1.0", "train.epochs=6", "train.patience=3")
     folder = run.folder / ".train.partial"
     folder.mkdir()
     facts = Trainer(run, folder).fit()
@@ -119,7 +143,7 @@ def test_the_kept_state_scores_the_best_evaluation_not_the_last(new_run, monkeyp
 
 
 def test_patience_counts_evaluations_without_a_better_one(new_run):
-    run = new_run("train.learning_rate=0.3", "train.epochs=50", "train.patience=2")
+    run = new_run(LR, "train.learning_rate=0.3", "train.epochs=50", "train.patience=2")
     facts, _ = fit(run, "train")
     steps = [entry["step"] for entry in facts["evaluations"]]
     assert steps.index(facts["best_step"]) == len(steps) - 3
@@ -127,6 +151,7 @@ def test_patience_counts_evaluations_without_a_better_one(new_run):
 
 def test_rates_drop_after_evaluations_without_a_better_one(new_run, monkeypatch):
     run = new_run(
+        LR,
         "train.schedule={kind: plateau, factor: 0.5, patience: 2, min_factor: 0.2}",
         "train.patience=7",
         "train.learning_rate=0.02",
@@ -148,7 +173,7 @@ def test_rates_drop_after_evaluations_without_a_better_one(new_run, monkeypatch)
 
 
 def test_a_loss_that_is_not_finite_ends_training(new_run, monkeypatch):
-    run = new_run()
+    run = new_run(LR)
     folder = run.folder / "train"
     folder.mkdir()
     trainer = Trainer(run, folder)
@@ -158,7 +183,7 @@ def test_a_loss_that_is_not_finite_ends_training(new_run, monkeypatch):
 
 
 def test_termination_writes_a_checkpoint_and_says_so(new_run, monkeypatch):
-    run = new_run("train.checkpoint_steps=1000")
+    run = new_run(LR, "train.checkpoint_steps=1000")
     folder = run.folder / "train"
     folder.mkdir()
     trainer = Trainer(run, folder)
