@@ -87,6 +87,12 @@ FALLING_RATES = (
 )
 
 
+OWN_CHANCE = (  # models that draw random numbers of their own in training
+    "model={kind: dien, embedding_dim: 4, hidden_units: [8]}",
+    "model={kind: memnn, embedding_dim: 4, hidden_units: [8], ranking_loss: 0.5}",
+)
+
+
 @pytest.mark.parametrize(
     ("steps", "overrides"),
     [
@@ -94,6 +100,10 @@ FALLING_RATES = (
         (5, ["train.xla=false"]),
         (10, ["train.xla=false", *FALLING_RATES]),
         pytest.param(13, ["train.xla=true"], marks=pytest.mark.slow),  # compiles three times
+        *(
+            pytest.param(5, ["train.xla=false", model], marks=pytest.mark.slow)
+            for model in OWN_CHANCE
+        ),
     ],
 )
 def test_an_interrupted_run_continues_to_the_same_weights_to_the_bit(
