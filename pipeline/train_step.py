@@ -70,13 +70,22 @@ class TrainStep:
             step: Number of this step, from 1.
             rate_factor: What a schedule makes of both learning rates; 1 is all.
         """
-        tensors = {name: tf.convert_to_tensor(array) for name, array in batch.items()}
         self.dense.learning_rate.assign(self._dense_rate * rate_factor)
         return self._step(
-            tensors, tf.constant(step, tf.float32), tf.constant(rate_factor, tf.float32)
+            stacked(batch), tf.constant(step, tf.float32), tf.constant(rate_factor, tf.float32)
         )
 
-    def _train_step(self, batch: Tensors, step: tf.Tensor, rate_factor: tf.Tensor) -> tf.Tensor:
+    def _train_step(
+        self,
+        stacks: Mapping[tuple[str, ...], tf.Tensor],
+        step: tf.Tensor,
+        rate_factor: tf.Tensor,
+    ) -> tf.Tensor:
+        batch: Tensors = {
+            name: array
+            for names, stack in stacks.items()
+            for name, array in zip(names, tf.unstack(stack), strict=True)
+        }
         embeddings, batch = self.model.embeddings, self.model.narrowed(batch)
         ids, places = tf.unique(embeddings.row_ids(batch))
         ids = _pad_ids(ids, places.shape[0])
@@ -155,6 +164,21 @@ class TrainStep:
             loss, (embedded, variables), unconnected_gradients="zero"
         )
         return loss, gradients, dense_gradients
+
+
+def stacked(batch: Mapping[str, np.ndarray]) -> dict[tuple[str, ...], tf.Tensor]:
+    """Return the batch as few tensors: columns of numbers of one type side by side, by their names.
+
+    TensorFlow takes a tenth of a millisecond to take an array over, which for forty columns is more
+    than looking their rows up.
+    """
+    groups: dict[object, list[str]] = {}
+    for name, array in batch.items():
+        groups.setdefault(array.dtype if np.ndim(array) == 1 else name, []).append(name)
+    return {
+        tuple(names): tf.convert_to_tensor(np.stack([batch[name] for name in names]))
+        for names in groups.values()
+    }
 
 
 def _pad_ids(ids: tf.Tensor, most: int) -> tf.Tensor:

@@ -7,7 +7,7 @@ from features.schema import Categorical, CategoricalList, FeatureSchema, Numeric
 from models.lr import LR, LRConfig
 from models.optimizers import RowAdam
 from models.registry import MODELS, build
-from pipeline.train_step import TrainStep, weighted_log_loss
+from pipeline.train_step import TrainStep, stacked, weighted_log_loss
 from tests.reference.optimizers import lazy_adam
 
 SCHEMA = FeatureSchema(
@@ -211,6 +211,21 @@ def test_loss_is_the_weighted_mean():
     assert float(loss) == pytest.approx(expected, rel=1e-6)
 
 
+def test_columns_go_over_together_and_stay_what_they_are():
+    batch = {
+        "user": np.array([1, 2], np.int32),
+        "price": np.array([0.5, np.nan], np.float32),
+        "clicks": np.array([[3, 4], [5, 0]], np.int32),
+        "item": np.array([7, 8], np.int32),
+    }
+    stacks = stacked(batch)
+    assert [*stacks] == [("user", "item"), ("price",), ("clicks",)]
+    for names, stack in stacks.items():
+        for name, array in zip(names, stack, strict=True):
+            assert array.dtype == batch[name].dtype
+            np.testing.assert_array_equal(array, batch[name])
+
+
 def test_no_step_reads_the_whole_table():
     """A dense read copies all rows, so that a step's cost would grow with the table."""
     # OPT-01
@@ -218,8 +233,8 @@ def test_no_step_reads_the_whole_table():
     batch = batch_of([2, 3], [1, 2], [1, 2], [0, 1])
     model.build_from(batch)
     step = TrainStep(model, RowAdam(), keras.optimizers.Adam(0.1), xla=False)
-    tensors = {name: tf.constant(array) for name, array in batch.items()}
-    graph = step._step.get_concrete_function(tensors, tf.constant(1.0), tf.constant(1.0)).graph
+    one = tf.constant(1.0)
+    graph = step._step.get_concrete_function(stacked(batch), one, one).graph
     packed = next(
         inner for outer, inner in graph.captures if outer is model.embeddings.packed.value.handle
     )
