@@ -117,7 +117,7 @@ class FieldAware(FieldsTask):
     summary: ClassVar[str] = (
         "A value's vector depends on the field it meets: ffm learns it, fm of the same size cannot."
     )
-    learner: ClassVar[str] = "{kind: ffm, embedding_dim: 2}"
+    learner: ClassVar[str] = "{kind: ffm, embedding_dim: 2, initial_stddev: 0.1}"
     foil: ClassVar[str] = "{kind: fm, embedding_dim: 12, initial_stddev: 0.1}"
 
     fields: int = Field(6, ge=2, description="Fields of the log.")

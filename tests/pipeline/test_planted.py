@@ -191,7 +191,7 @@ def test_fm_learns_pairs_and_lr_does_not():
 
 def test_ffm_learns_field_aware_and_fm_with_as_many_weights_does_not():
     task = TASKS["field_aware"]()
-    ffm = Trained(task, "ffm", epochs=4, embedding_dim=2)
+    ffm = Trained(task, "ffm", epochs=4, embedding_dim=2, initial_stddev=0.1)
     fm = Trained(task, "fm", epochs=4, embedding_dim=12, initial_stddev=0.1)
     assert count_parameters(ffm.model) == count_parameters(fm.model)
     assert ffm.way > 0.9
