@@ -19,10 +19,12 @@ Tensors = Mapping[str, tf.Tensor]
 class ModelConfig(BaseModel):
     """What every model's Config has."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     features: tuple[str, ...] | None = Field(
-        None, description="Features that the model uses; all declared ones when left out."
+        None,
+        min_length=1,
+        description="Features that the model uses; all declared ones when left out.",
     )
 
 

@@ -17,7 +17,7 @@ KernelInitializer = Literal["glorot_uniform", "glorot_normal", "he_uniform", "he
 class MLPOptions(BaseModel):
     """Options of an `MLP`, and so of every model that has one."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     hidden_units: Units = Field((200, 80), description="Width of each hidden layer of the MLP.")
     activation: Activation = Field("relu", description="Of the MLP's hidden layers.")

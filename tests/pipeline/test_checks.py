@@ -207,6 +207,8 @@ def test_overrides_are_checked_with_the_rest(validate):
     ("override", "expected"),
     [
         ("model.hidden_units=[8, 0]", "model.hidden_units.1: expected greater than or equal to 1"),
+        ("model.features=[]", "model.features: expected at least 1; got []"),
+        ("model.initial_stddev=.inf", "model.initial_stddev: expected a finite number; got "),
         ("train.schedule={kind: plateau, patience: 4}", "training stops after 4 evaluations"),
     ],
 )
