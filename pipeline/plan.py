@@ -14,6 +14,8 @@ from pipeline.config_yaml import override_value
 from pipeline.errors import ConfigError
 from pipeline.memory import WEIGHT_BYTES, ModelMemory, format_bytes
 
+MAX_ROWS = 2**31 - 1
+"""Of all tables together."""
 _OPTIMISERS = {0: "plain SGD", 1: "one accumulator (AdaGrad)", 2: "two moments (Adam)"}
 
 
@@ -37,6 +39,8 @@ def planned_size(
     if wrong:
         raise ConfigError("; ".join(wrong))
     config = MODELS[kind].config.model_validate(dict(options or {}))
+    if rows > MAX_ROWS:
+        raise ConfigError(f"--rows {rows}: ids are int32, so that {MAX_ROWS:,} are the most")
     try:
         schema = FeatureSchema(  # one table: how fields share the rows out changes no sum
             tables=(Table(name="all", rows=rows),),

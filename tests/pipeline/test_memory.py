@@ -67,6 +67,7 @@ def test_plan_as_json():
     [
         (("ffn", "--rows", 9, "--fields", 2), "no model is called 'ffn'.*ffm"),
         (("fm", "--rows", 1, "--fields", 2), "--rows 1: a table has at least 2 rows"),
+        (("fm", "--rows", 2**31, "--fields", 2), "--rows 2147483648: ids are int32"),
         (("fm", "--rows", 9, "--fields", 0), "fm has no field"),
         (("din", "--rows", 9, "--fields", 2), "din needs a history"),
         (("fm", "--rows", 9, "--fields", 2, "--set", "embedding_dmi=4"), "'embedding_dim'"),
