@@ -105,10 +105,10 @@ class FinalMLP(VectorFieldModel):
                 "`gate_features:`; take one of them out"
             )
         problems += [
-            f"finalmlp: a last hidden layer of {units[-1]} cannot be cut into {config.num_heads} "
+            f"finalmlp: a last hidden layer of {width} cannot be cut into {config.num_heads} "
             "heads of one width; change `num_heads:` or the layer"
-            for units in (config.hidden_units, config.second_hidden_units)
-            if units[-1] % config.num_heads
+            for width in dict.fromkeys((config.hidden_units[-1], config.second_hidden_units[-1]))
+            if width % config.num_heads
         ]
         return problems
 

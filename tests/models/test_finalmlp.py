@@ -83,3 +83,8 @@ def test_what_does_not_fit_is_said_in_plain_words():
         "finalmlp: a last hidden layer of 7 cannot be cut into 10 heads of one width; "
         "change `num_heads:` or the layer",
     ]
+
+
+def test_two_streams_of_one_width_are_named_once():
+    config = FinalMLPConfig(hidden_units=(9, 7), second_hidden_units=(7,))
+    assert len(FinalMLP.problems(WITHOUT_HISTORIES, config)) == 1
