@@ -174,7 +174,8 @@ def stacked(batch: Mapping[str, np.ndarray]) -> dict[tuple[str, ...], tf.Tensor]
     """
     groups: dict[object, list[str]] = {}
     for name, array in batch.items():
-        groups.setdefault(array.dtype if np.ndim(array) == 1 else name, []).append(name)
+        alike = (array.dtype, len(array)) if np.ndim(array) == 1 else name
+        groups.setdefault(alike, []).append(name)
     return {
         tuple(names): tf.convert_to_tensor(np.stack([batch[name] for name in names]))
         for names in groups.values()

@@ -369,7 +369,9 @@ def test_model_uses_the_features_that_its_config_names(kind):
 
 def test_a_model_without_features_is_refused(kind):
     with pytest.raises(ValueError, match=r"has no field|there is no feature|there is none"):
-        build(kind, SCHEMA, entry(kind).config(features=()))
+        build(kind, SCHEMA.select(()), entry(kind).config())
+    with pytest.raises(ValueError, match="at least 1 item"):
+        entry(kind).config(features=())
 
 
 def test_constructor_refuses_what_check_lists(kind):

@@ -216,10 +216,11 @@ def test_columns_go_over_together_and_stay_what_they_are():
         "user": np.array([1, 2], np.int32),
         "price": np.array([0.5, np.nan], np.float32),
         "clicks": np.array([[3, 4], [5, 0]], np.int32),
+        "clicks_places": np.array([0, 1, 2], np.int32),
         "item": np.array([7, 8], np.int32),
     }
     stacks = stacked(batch)
-    assert [*stacks] == [("user", "item"), ("price",), ("clicks",)]
+    assert [*stacks] == [("user", "item"), ("price",), ("clicks",), ("clicks_places",)]
     for names, stack in stacks.items():
         for name, array in zip(names, stack, strict=True):
             assert array.dtype == batch[name].dtype
