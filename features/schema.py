@@ -10,6 +10,8 @@ PADDING = 0
 MISSING = 1
 FIRST_UNKNOWN = 2
 """Reserved ids of every table: 0 padding, 1 missing, then `num_oov` ids for unknown values."""
+MOST_ROWS = 2**31 - 1
+"""Rows of all tables of a model together, as ids are int32."""
 LABEL, WEIGHT = "label", "weight"
 """Batch keys, in training, of each row's label, 0 or 1, and sample weight, (batch,)."""
 

@@ -6,6 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
+from features.schema import FIRST_UNKNOWN, MOST_ROWS
+
 TimeUnit = Literal["s", "ms", "us", "ns"]
 DatetimePart = Literal["hour", "weekday", "day", "month", "hour_of_week"]
 PART_SIZES: Mapping[DatetimePart, int] = {
@@ -13,7 +15,7 @@ PART_SIZES: Mapping[DatetimePart, int] = {
 }  # fmt: skip
 """Number of values of each part; days and months count from 1, weekday 0 is Monday."""
 
-_MOST_BUCKETS = 2**31 - 3  # ids are int32, and two are reserved
+_MOST_BUCKETS = MOST_ROWS - FIRST_UNKNOWN
 
 
 class Spec(BaseModel):

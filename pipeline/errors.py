@@ -73,7 +73,7 @@ _NUMBERS = (
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO,
     errno.ENOMEM, errno.EMFILE, errno.ENFILE,
 )  # fmt: skip
-_TEXTS = (*map(os.strerror, _NUMBERS), "requested and")  # the latter NumPy's of a short write
+_TEXTS = tuple(os.strerror(number).lower() for number in _NUMBERS)
 
 
 def machine_failure(error: BaseException) -> MachineFailed | None:
@@ -85,9 +85,17 @@ def machine_failure(error: BaseException) -> MachineFailed | None:
     text = str(error).partition("\n")[0]
     if isinstance(error, MemoryError):
         text = text or os.strerror(errno.ENOMEM)
-    elif not any(reason.lower() in text.lower() for reason in _TEXTS):
+    elif isinstance(error, OSError) and error.errno is not None:
+        if error.errno not in _NUMBERS:
+            return None
+    elif not (any(reason in text.lower() for reason in _TEXTS) or _is_short_write(error)):
         return None
     return MachineFailed(
         f"{text}; make room or give rights, then the same command continues: what was finished "
         "before stands"
     )
+
+
+def _is_short_write(error: BaseException) -> bool:
+    """Whether NumPy could not write an array to its end, of which it tells no more."""
+    return isinstance(error, OSError) and "requested and" in str(error)

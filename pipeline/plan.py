@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from features.schema import Categorical, FeatureSchema, Numeric, Table
+from features.schema import MOST_ROWS, Categorical, FeatureSchema, Numeric, Table
 from models.registry import MODELS, check
 from models.sizes import ModelSize, size_of
 from pipeline.checks_model import option_problems
@@ -14,8 +14,6 @@ from pipeline.config_yaml import override_value
 from pipeline.errors import ConfigError
 from pipeline.memory import WEIGHT_BYTES, ModelMemory, format_bytes
 
-MAX_ROWS = 2**31 - 1
-"""Of all tables together."""
 _OPTIMISERS = {0: "plain SGD", 1: "one accumulator (AdaGrad)", 2: "two moments (Adam)"}
 
 
@@ -39,8 +37,8 @@ def planned_size(
     if wrong:
         raise ConfigError("; ".join(wrong))
     config = MODELS[kind].config.model_validate(dict(options or {}))
-    if rows > MAX_ROWS:
-        raise ConfigError(f"--rows {rows}: ids are int32, so that {MAX_ROWS:,} are the most")
+    if rows > MOST_ROWS:
+        raise ConfigError(f"--rows {rows}: ids are int32, so that {MOST_ROWS:,} are the most")
     try:
         schema = FeatureSchema(  # one table: how fields share the rows out changes no sum
             tables=(Table(name="all", rows=rows),),

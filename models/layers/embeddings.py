@@ -7,7 +7,7 @@ from itertools import accumulate
 import keras
 import tensorflow as tf
 
-from features.schema import PADDING, FeatureSchema, Table
+from features.schema import MOST_ROWS, PADDING, FeatureSchema, Table
 
 
 class EmbeddingTables(keras.layers.Layer):
@@ -51,11 +51,11 @@ class EmbeddingTables(keras.layers.Layer):
         starts = [0, *accumulate(sizes)]
         self.offsets = {table.name: starts[i] for i, table in enumerate(self.tables)}
         self.num_rows = starts[-1]
-        if self.num_rows > tf.int32.max:
+        if self.num_rows > MOST_ROWS:
             largest = max(self.tables, key=lambda table: table.rows)
             raise ValueError(
                 f"tables have {self.num_rows:,} rows in all, of which `{largest.name}` "
-                f"{largest.rows:,}; ids are int32, so that {tf.int32.max:,} are the most: give "
+                f"{largest.rows:,}; ids are int32, so that {MOST_ROWS:,} are the most: give "
                 "the feature fewer hash_buckets, or a higher min_count"
             )
         self.packed = self.add_weight(
