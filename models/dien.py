@@ -113,7 +113,8 @@ class DIEN(EmbeddingMLP):
             _, events = compared(history, embedded)
             ids = batch[identifying_channel(self.schema, history)]
             self.next_event[history.name](states, events, ids, mask)
-        return self.evolutions[history.name](states, weights, mask)[:, -1]
+        _, last = self.evolutions[history.name](states, weights, mask)
+        return last
 
     def history_weights(self, batch: Tensors) -> dict[str, tf.Tensor]:
         """Return a_t of every event; see `CTRModel.history_weights`."""
@@ -139,6 +140,6 @@ class DIEN(EmbeddingMLP):
         """Return h (batch, items, events' dim), a (batch, items) and the mask."""
         query, events = compared(history, embedded)
         mask = history_mask(history, batch)
-        states = self.extractors[history.name](events, mask)
+        states, _ = self.extractors[history.name](events, mask)
         scores = self.scorers[history.name](query, states, mask=mask)
         return states, masked_softmax(scores, mask), mask

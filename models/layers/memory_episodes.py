@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from models.layers.masking import masked_softmax
-from models.layers.recurrence import gated_recurrence
+from models.layers.recurrence import GateWeights, gated_recurrence
 
 Shape = Sequence[int | None]
 GateNormalisation = Literal["sigmoid", "softmax"]
@@ -19,8 +19,8 @@ class GatedGRU(keras.layers.Layer):
 
     GRU(x, h) = z ∘ h + (1 - z) ∘ tanh(W x + r ∘ U h + b),    z, r = σ(W x + U h + b)
 
-    With g = 1 it is a plain GRU, and g = 0, as at padding, keeps the state. Inputs are projected
-    for all times at once, and one loop of the graph runs over time, whose size is that of one step.
+    With g = 1 it is a plain GRU, and g = 0, as at padding, keeps the state. One loop of the graph
+    runs over time, whose size is that of one step.
 
     Args:
         units: Width of the state.
@@ -31,7 +31,8 @@ class GatedGRU(keras.layers.Layer):
         state: h_0, float (batch, units).
 
     Returns:
-        Every h_t, (batch, time, units).
+        Every h_t, (batch, time, units), which mean nothing beyond a row's last gate other than 0,
+        and the state at that gate, (batch, units).
 
     References:
         Kumar et al., Ask Me Anything: Dynamic Memory Networks for Natural Language Processing,
@@ -54,18 +55,20 @@ class GatedGRU(keras.layers.Layer):
         )
         self.bias = self.add_weight(name="bias", shape=(width,), initializer="zeros")
 
-    def call(self, inputs: tf.Tensor, gates: tf.Tensor, state: tf.Tensor) -> tf.Tensor:
+    def call(
+        self, inputs: tf.Tensor, gates: tf.Tensor, state: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Run over time; see the class."""
-        projected = tf.tensordot(inputs, tf.convert_to_tensor(self.kernel), 1) + self.bias
         # 1 - z = σ(-…) is the share that a step replaces
-        signs = tf.repeat(tf.constant([-1.0, 1.0, 1.0], projected.dtype), self.units)
-        recurrent = tf.convert_to_tensor(self.recurrent_kernel)
-        return gated_recurrence(projected * signs, gates, state, recurrent * signs)
+        signs = tf.repeat(tf.constant([-1.0, 1.0, 1.0], inputs.dtype), self.units)
+        weights = (self.kernel, self.recurrent_kernel, self.bias)
+        signed = GateWeights(*(tf.convert_to_tensor(weight) * signs for weight in weights))
+        return gated_recurrence(inputs, gates, state, signed)
 
     def step(self, inputs: tf.Tensor, state: tf.Tensor) -> tf.Tensor:
         """Return GRU(x, h) of one step of a built layer: x (batch, width), h (batch, units)."""
         opened = tf.ones_like(inputs[:, :1])
-        return self.call(inputs[:, tf.newaxis], opened, state)[:, 0]
+        return self.call(inputs[:, tf.newaxis], opened, state)[1]
 
 
 class EpisodeGate(keras.layers.Layer):
@@ -213,12 +216,12 @@ class DynamicMemory(keras.layers.Layer):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the answer and the gates of every episode; see the class."""
         nothing = tf.zeros([tf.shape(question)[0], self.input_gru.units], question.dtype)
-        facts = self.input_gru(inputs, tf.cast(mask, inputs.dtype), nothing)
+        facts, _ = self.input_gru(inputs, tf.cast(mask, inputs.dtype), nothing)
         q = m = self._question(question)
         constant, by_episode = self.gate.without_memory(facts, q), []
         for _ in range(self.num_episodes):
             gates = self._gates(self.gate(facts, m, constant), mask)
-            episode = self.attention_gru(facts, gates, nothing)[:, -1]
+            _, episode = self.attention_gru(facts, gates, nothing)
             m = self.memory_gru.step(episode, m)
             by_episode.append(gates)
         return self.answer_gru.step(q, m), tf.stack(by_episode, axis=1)

@@ -1,137 +1,296 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop of gated recurrent units, and its gradients without a second pass over the gates."""
+"""The loop of gated recurrent units, which goes on for no row much longer than it has to."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+MOST_CHUNKS, LEAST_ROWS = 16, 128
+"""A batch is cut into so many chunks at most, each of so many rows at least."""
+
+
+class GateWeights(NamedTuple):
+    """Weights of the gates u, r and h̃, side by side, or of r and h̃ where there is no u.
+
+    Attributes:
+        kernel: W, float (dim, gates · units).
+        recurrent: U, float (units, gates · units).
+        bias: b, float (gates · units,).
+    """
+
+    kernel: tf.Tensor
+    recurrent: tf.Tensor
+    bias: tf.Tensor
+
 
 def gated_recurrence(
-    inputs: tf.Tensor,
-    weights: tf.Tensor,
-    initial: tf.Tensor,
-    kernel: tf.Tensor,
-    has_update: bool = True,
-) -> tf.Tensor:
-    """Return the states h_1 … h_T of a gated unit, float (batch, items, units).
+    inputs: tf.Tensor, weights: tf.Tensor, initial: tf.Tensor, gates: GateWeights
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the states h_1 … h_T of a gated unit, and the last one.
 
     g_t = w_t u_t, or w_t without an update gate;    h_t = h_{t-1} + g_t ⊙ (h̃_t - h_{t-1}),
-    u_t = σ(x^u_t + h_{t-1} U^u),    r_t = σ(x^r_t + h_{t-1} U^r),
-    h̃_t = tanh(x^h_t + r_t ⊙ h_{t-1} U^h)
+    u_t = σ(x_t W^u + h_{t-1} U^u + b^u),    r_t = σ(x_t W^r + h_{t-1} U^r + b^r),
+    h̃_t = tanh(x_t W^h + r_t ⊙ h_{t-1} U^h + b^h)
 
-    The way back finds the gates of all steps at once from the states that the way there left, so
-    that a step of it is one product with Uᵀ. Both loops compile under XLA, and what is compiled
-    does not grow with the number of steps.
+    The loop leaves out what is padding for a whole chunk of rows of about one length; see `Chunks`.
+    The way back finds the gates again, so that nothing as wide as all gates is kept. Both loops
+    compile under XLA, and what is compiled does not grow with the number of steps.
 
     Args:
-        inputs: [x^u, x^r, x^h], or [x^r, x^h], float (batch, items, gates · units).
-        weights: w, float (batch, items).
+        inputs: x, float (batch, items, dim).
+        weights: w, float (batch, items). A row ends at its last weight other than 0.
         initial: h_0, float (batch, units).
-        kernel: [U^u, U^r, U^h], or [U^r, U^h], float (units, gates · units).
-        has_update: Whether there is an update gate.
+        gates: W, U and b.
+
+    Returns:
+        The states, float (batch, items, units), which mean nothing beyond a row's end, and the
+        state at its end, float (batch, units).
     """
+    chunks = Chunks(weights)
 
     @tf.custom_gradient
     def compute(
-        x: tf.Tensor, w: tf.Tensor, start: tf.Tensor, u: tf.Tensor
-    ) -> tuple[tf.Tensor, Callable[[tf.Tensor], Sequence[tf.Tensor]]]:
-        states = _forwards(x, w, start, u, has_update)
+        x: tf.Tensor, w: tf.Tensor, start: tf.Tensor, *gate_weights: tf.Tensor
+    ) -> tuple[tuple[tf.Tensor, tf.Tensor], Callable[..., Sequence[tf.Tensor]]]:
+        given = _Given(
+            chunks.by_step(x),
+            chunks.by_step(w[..., tf.newaxis]),
+            chunks.by_chunk(start),
+            GateWeights(*gate_weights),
+        )
+        states = _forwards(given, chunks)
+        last = chunks.last(states, given.start)
 
-        def backwards(upstream: tf.Tensor) -> Sequence[tf.Tensor]:
-            before = tf.concat([start[tf.newaxis], states[:-1]], axis=0)
-            return _backwards(x, w, before, u, upstream, has_update)
+        def backwards(of_states: tf.Tensor, of_last: tf.Tensor) -> Sequence[tf.Tensor]:
+            of_x, of_w, of_start, *of_gates = _backwards(
+                given, chunks, states, chunks.by_step(of_states), chunks.by_chunk(of_last)
+            )
+            of_w = tf.squeeze(chunks.by_row(of_w), axis=-1)
+            return chunks.by_row(of_x), of_w, chunks.joined(of_start), *of_gates
 
-        return states, backwards
+        return (chunks.by_row(states), chunks.joined(last)), backwards
 
-    # steps on the first axis: one of them is then one piece of memory
-    x = tf.transpose(inputs, (1, 0, 2))
-    w = tf.transpose(weights)[..., tf.newaxis]
-    return tf.transpose(compute(x, w, initial, kernel), (1, 0, 2))
+    return compute(inputs, weights, initial, *gates)
 
 
-def _gates(
-    x: tf.Tensor, product: tf.Tensor, has_update: bool
-) -> tuple[tf.Tensor | None, tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Return u, r, h̃ and h U^h from x and h U, all (…, units)."""
-    count = 2 + has_update
-    own, recurrent = tf.split(x, count, axis=-1), tf.split(product, count, axis=-1)
-    update = tf.sigmoid(own[0] + recurrent[0]) if has_update else None
+class Chunks:
+    """A batch of histories, sorted by length and cut into chunks that each end with the longest.
+
+    Most places of a batch are padding: of histories of up to 50 events, 20 in the mean, 60 %. Cut
+    into 16 chunks of similar lengths only 5 % are.
+
+    Args:
+        weights: Float (batch, items), 0 at padding.
+    """
+
+    def __init__(self, weights: tf.Tensor) -> None:
+        rows, items = weights.shape
+        self.count = _chunks(rows) if rows and items else 1
+        self.items = tf.shape(weights)[1]
+        places = tf.range(1, self.items + 1)
+        ends = tf.reduce_max(tf.where(weights != 0, places, 0), axis=1)
+        self.order = self.inverse = None
+        if self.count > 1:
+            self.order = tf.argsort(ends, direction="DESCENDING")
+            self.inverse = tf.argsort(self.order)
+            ends = tf.gather(ends, self.order)
+        if rows:
+            self.ends = tf.reduce_max(tf.reshape(ends, [self.count, -1]), axis=1)
+        else:  # states can only be put together if every step left one
+            self.ends = self.items[tf.newaxis]
+        self.num_steps = tf.reduce_sum(self.ends)
+        beyond = tf.range(self.items) >= self.ends[:, tf.newaxis]
+        self._steps = tf.argsort(tf.cast(tf.reshape(beyond, [-1]), tf.int32), stable=True)
+
+    def step(self, number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Return where a step of the loop is: its place in `by_step`, its chunk and its item."""
+        place = tf.gather(self._steps, number)
+        return place, place // self.items, place % self.items
+
+    def by_chunk(self, array: tf.Tensor) -> tf.Tensor:
+        """Return (batch, width) as (chunks, rows, width)."""
+        array = array if self.order is None else tf.gather(array, self.order)
+        return tf.reshape(array, [self.count, -1, array.shape[1]])
+
+    def joined(self, array: tf.Tensor) -> tf.Tensor:
+        """Reverse `by_chunk`."""
+        array = tf.reshape(array, [-1, array.shape[2]])
+        return array if self.inverse is None else tf.gather(array, self.inverse)
+
+    def by_step(self, array: tf.Tensor) -> tf.Tensor:
+        """Return (batch, items, width) as (chunks · items, rows, width), each step in one piece."""
+        array = array if self.order is None else tf.gather(array, self.order)
+        if self.count == 1:
+            return tf.transpose(array, (1, 0, 2))
+        _, items, width = array.shape
+        array = tf.reshape(array, [self.count, -1, items, width])
+        return tf.reshape(tf.transpose(array, (0, 2, 1, 3)), [self.count * items, -1, width])
+
+    def by_row(self, array: tf.Tensor) -> tf.Tensor:
+        """Reverse `by_step`."""
+        if self.count == 1:
+            return tf.transpose(array, (1, 0, 2))
+        steps, rows, width = array.shape
+        array = tf.reshape(array, [self.count, steps // self.count, rows, width])
+        array = tf.reshape(tf.transpose(array, (0, 2, 1, 3)), [-1, steps // self.count, width])
+        return tf.gather(array, self.inverse)
+
+    def last(self, states: tf.Tensor, start: tf.Tensor) -> tf.Tensor:
+        """Return the states that chunks end with, (chunks, rows, units); of empty ones the start.
+
+        Args:
+            states: By step.
+            start: By chunk.
+        """
+        padded = tf.concat([states, start], axis=0)
+        chunk = tf.range(self.count)
+        empty = self.count * self.items + chunk
+        places = tf.where(self.ends > 0, chunk * self.items + self.ends - 1, empty)
+        return tf.gather(padded, places)
+
+
+def _chunks(rows: int) -> int:
+    """Return into how many chunks of one size to cut so many rows."""
+    count = MOST_CHUNKS
+    while count > 1 and (rows % count or rows // count < LEAST_ROWS):
+        count //= 2
+    return count
+
+
+class _Given(NamedTuple):
+    """Arguments of the recurrence: inputs and weights by step, h_0 by chunk."""
+
+    inputs: tf.Tensor
+    weights: tf.Tensor
+    start: tf.Tensor
+    gates: GateWeights
+
+
+class _Gates(NamedTuple):
+    """What the gates of one step are, float (rows, units): u or None, r, h̃, and h U^h."""
+
+    update: tf.Tensor | None
+    reset: tf.Tensor
+    candidate: tf.Tensor
+    recurrent: tf.Tensor
+
+
+def _gates(x: tf.Tensor, before: tf.Tensor, weights: GateWeights) -> _Gates:
+    """Return the gates of one step from its inputs and the state before it."""
+    count = weights.recurrent.shape[1] // weights.recurrent.shape[0]
+    own = tf.split(tf.matmul(x, weights.kernel) + weights.bias, count, axis=1)
+    recurrent = tf.split(tf.matmul(before, weights.recurrent), count, axis=1)
+    update = tf.sigmoid(own[0] + recurrent[0]) if count == 3 else None
     reset = tf.sigmoid(own[-2] + recurrent[-2])
-    return update, reset, tf.tanh(own[-1] + reset * recurrent[-1]), recurrent[-1]
+    return _Gates(update, reset, tf.tanh(own[-1] + reset * recurrent[-1]), recurrent[-1])
 
 
-def _forwards(
-    x: tf.Tensor, w: tf.Tensor, start: tf.Tensor, kernel: tf.Tensor, has_update: bool
-) -> tf.Tensor:
-    """Return the states, (steps, batch, units)."""
+def _share(gates: _Gates, w: tf.Tensor) -> tf.Tensor:
+    """Return g, the share of the state that a step replaces."""
+    return w if gates.update is None else w * gates.update
 
-    def step(t: tf.Tensor, state: tf.Tensor) -> tf.Tensor:
-        update, _, candidate, _ = _gates(x[t], tf.matmul(state, kernel), has_update)
-        share = w[t] if update is None else w[t] * update
-        return state + share * (candidate - state)
 
-    return _loop(x, start, step)
+class _Slopes(NamedTuple):
+    """Gradients of one step's weight, inputs' part x W + b, product h U and, in part, of h."""
+
+    weight: tf.Tensor
+    inputs: tf.Tensor
+    products: tf.Tensor
+    kept: tf.Tensor
+
+
+def _slopes(gates: _Gates, before: tf.Tensor, w: tf.Tensor, slope: tf.Tensor) -> _Slopes:
+    """Return the gradients of one step.
+
+    Args:
+        gates: Those of the step.
+        before: h_{t-1}.
+        w: w_t.
+        slope: Gradient of h_t.
+    """
+    share, of_share = _share(gates, w), slope * (gates.candidate - before)
+    of_candidate = slope * share * (1.0 - tf.square(gates.candidate))
+    of_reset = of_candidate * gates.recurrent * gates.reset * (1.0 - gates.reset)
+    of_gates, of_weight = [of_reset], of_share
+    if gates.update is not None:
+        of_weight = of_share * gates.update
+        of_gates.insert(0, w * of_weight * (1.0 - gates.update))
+    return _Slopes(
+        tf.reduce_sum(of_weight, axis=1, keepdims=True),
+        tf.concat([*of_gates, of_candidate], axis=1),
+        tf.concat([*of_gates, of_candidate * gates.reset], axis=1),
+        (1.0 - share) * slope,
+    )
+
+
+def _array(counted: tf.Tensor, like: tf.Tensor) -> Any:
+    """Return a TensorArray as long as one tensor, with elements like those of another."""
+    count = tf.shape(counted)[0] if counted.shape[0] is None else counted.shape[0]
+    return tf.TensorArray(like.dtype, count, element_shape=like.shape[1:])
+
+
+# Steps are gathered, not sliced: XLA takes the places of slices for constants, and would compile
+# anew for every batch.
+
+
+def _forwards(given: _Given, chunks: Chunks) -> tf.Tensor:
+    """Return the states by step; 0 where no step goes."""
+    x, w, start, weights = given
+    shape = start.shape[1:]
+
+    def body(number: tf.Tensor, state: tf.Tensor, states: Any) -> tuple[tf.Tensor, tf.Tensor, Any]:
+        place, chunk, item = chunks.step(number)
+        before = tf.where(item == 0, tf.gather(start, chunk), state)
+        gates = _gates(tf.gather(x, place), before, weights)
+        state = before + _share(gates, tf.gather(w, place)) * (gates.candidate - before)
+        return number + 1, tf.ensure_shape(state, shape), states.write(place, state)
+
+    *_, states = tf.while_loop(
+        lambda number, *_: number < chunks.num_steps,
+        body,
+        (0, tf.zeros_like(start[0]), _array(x, start)),
+    )
+    return states.stack()
 
 
 def _backwards(
-    x: tf.Tensor,
-    w: tf.Tensor,
-    before: tf.Tensor,
-    kernel: tf.Tensor,
-    upstream: tf.Tensor,
-    has_update: bool,
+    given: _Given, chunks: Chunks, states: tf.Tensor, of_states: tf.Tensor, of_last: tf.Tensor
 ) -> Sequence[tf.Tensor]:
-    """Return the gradients of x, w, h_0 and U, given h_{t-1} and the gradients of all states."""
-    update, reset, candidate, product = _gates(x, tf.tensordot(before, kernel, 1), has_update)
-    change = candidate - before
-    share = w if update is None else w * update
-    # what the gradient of a state is multiplied by on its way to each gate's sum
-    to_candidate = share * (1.0 - tf.square(candidate))
-    to_reset = to_candidate * product * reset * (1.0 - reset)
-    to_sums = [to_reset, to_candidate * reset]
-    if update is not None:
-        to_sums.insert(0, change * share * (1.0 - update))
-    factors, stays = tf.concat(to_sums, axis=-1), 1.0 - share
-    last = tf.shape(x)[0] - 1
+    """Return the gradients of inputs, weights, h_0, W, U and b, given those of states and last."""
+    x, w, start, weights = given
+    wide = start.dtype if start.dtype.size >= 4 else tf.float32  # for sums over all steps
 
-    def step(t: tf.Tensor, slope: tf.Tensor) -> tf.Tensor:
-        """From the gradient of h_s to all that of h_{s-1}, s = T - 1 - t."""
-        s = last - t
-        sums = tf.tile(slope, [1, 2 + has_update]) * factors[s]
-        earlier = tf.matmul(sums, kernel, transpose_b=True) + stays[s] * slope
-        return earlier + upstream_before[s]
+    def body(number: tf.Tensor, slope: tf.Tensor, *found: Any) -> tuple[Any, ...]:
+        of_x, of_w, of_start, of_kernel, of_recurrent, of_bias = found
+        place, chunk, item = chunks.step(number)
+        is_last = item == tf.gather(chunks.ends, chunk) - 1
+        slope = tf.where(is_last, tf.gather(of_last, chunk), slope) + tf.gather(of_states, place)
+        earlier = tf.gather(states, tf.maximum(place - 1, 0))
+        before = tf.where(item == 0, tf.gather(start, chunk), earlier)
+        inputs = tf.gather(x, place)
+        slopes = _slopes(_gates(inputs, before, weights), before, tf.gather(w, place), slope)
+        of_inputs = tf.matmul(slopes.inputs, weights.kernel, transpose_b=True)
+        slope = slopes.kept + tf.matmul(slopes.products, weights.recurrent, transpose_b=True)
+        return (
+            number - 1,
+            tf.ensure_shape(slope, start.shape[1:]),
+            of_x.write(place, of_inputs),
+            of_w.write(place, slopes.weight),
+            of_start.write(chunk, slope),  # that of the first item, the last to be written, stays
+            of_kernel + tf.cast(tf.matmul(inputs, slopes.inputs, transpose_a=True), wide),
+            of_recurrent + tf.cast(tf.matmul(before, slopes.products, transpose_a=True), wide),
+            of_bias + tf.cast(tf.reduce_sum(slopes.inputs, axis=0), wide),
+        )
 
-    # h_0 has no gradient of its own
-    upstream_before = tf.concat([tf.zeros_like(upstream[:1]), upstream[:-1]], axis=0)
-    slopes = tf.concat([upstream[-1:], _loop(x, upstream[-1], step)], axis=0)
-    of_start, slopes = slopes[-1], tf.reverse(slopes[:-1], [0])  # of h_0; of h_1 … h_T
-    sums = tf.tile(slopes, [1, 1, 2 + has_update]) * factors
-    of_kernel = tf.tensordot(before, sums, [[0, 1], [0, 1]])
-    of_share = slopes * change
-    of_w = tf.reduce_sum(of_share if update is None else of_share * update, -1, keepdims=True)
-    # x^h enters h̃ as it is, h U^h by way of the reset gate
-    units = slopes.shape[-1]
-    of_x = tf.concat([sums[..., :-units], slopes * to_candidate], axis=-1)
-    return of_x, of_w, of_start, of_kernel
-
-
-def _loop(
-    like: tf.Tensor, start: tf.Tensor, step: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
-) -> tf.Tensor:
-    """Return what each step makes of the value before it, (steps, …), steps those of `like`."""
-    static = like.shape[0]
-    count = tf.shape(like)[0] if static is None else static
-    found = tf.TensorArray(start.dtype, count, element_shape=start.shape)
-
-    def body(t: tf.Tensor, value: tf.Tensor, found: Any) -> tuple[tf.Tensor, tf.Tensor, Any]:
-        value = step(t, value)
-        return t + 1, tf.ensure_shape(value, start.shape), found.write(t, value)
-
-    *_, found = tf.while_loop(
-        lambda t, *_: t < count,
+    arrays = [_array(array, array) for array in (x, w, start)]
+    sums = [tf.zeros(tf.shape(weight), wide) for weight in weights]
+    _, _, *found = tf.while_loop(
+        lambda number, *_: number >= 0,
         body,
-        (tf.constant(0), start, found),
-        maximum_iterations=static,
+        (chunks.num_steps - 1, tf.zeros_like(start[0]), *arrays, *sums),
     )
-    return found.stack()
+    of_x, of_w, of_start = (array.stack() for array in found[:3])
+    of_start = tf.where((chunks.ends > 0)[:, tf.newaxis, tf.newaxis], of_start, of_last)
+    sums = [tf.cast(total, weight.dtype) for total, weight in zip(found[3:], weights, strict=True)]
+    return of_x, of_w, of_start, *sums

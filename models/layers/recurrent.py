@@ -7,15 +7,13 @@ from typing import ClassVar
 import keras
 import tensorflow as tf
 
-from models.layers.recurrence import gated_recurrence
+from models.layers.recurrence import GateWeights, gated_recurrence
 
 Shape = Sequence[int | None]
 
 
 class Recurrent(keras.layers.Layer):
     """What the units below share: their weights, and the states of a whole sequence.
-
-    The inputs of all steps are projected by one product; a step multiplies the state only.
 
     Args:
         units: Width of the state, at least 1.
@@ -41,8 +39,8 @@ class Recurrent(keras.layers.Layer):
 
     def states(
         self, inputs: tf.Tensor, weights: tf.Tensor, initial: tf.Tensor | None = None
-    ) -> tf.Tensor:
-        """Return h_1 … h_T, float (batch, items, units).
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return h_1 … h_T, float (batch, items, units), and the last of them (batch, units).
 
         Args:
             inputs: i, float (batch, items, dim).
@@ -50,12 +48,12 @@ class Recurrent(keras.layers.Layer):
                 (batch, items): 0 at padding keeps the state.
             initial: h_0, float (batch, units); zero when left out.
         """
-        projected = tf.tensordot(inputs, self.kernel, 1) + self.bias  # (B, T, gates · H)
         if initial is None:
-            initial = tf.zeros((tf.shape(inputs)[0], self.units), projected.dtype)
-        kernel = tf.convert_to_tensor(self.recurrent_kernel)
-        has_update = "update" in self.gates
-        return gated_recurrence(projected, weights, initial, kernel, has_update)
+            initial = tf.zeros((tf.shape(inputs)[0], self.units), inputs.dtype)
+        gates = GateWeights(
+            *map(tf.convert_to_tensor, (self.kernel, self.recurrent_kernel, self.bias))
+        )
+        return gated_recurrence(inputs, weights, initial, gates)
 
 
 class GRU(Recurrent):
@@ -73,7 +71,8 @@ class GRU(Recurrent):
         initial: h_0, float (batch, units); zero when left out.
 
     Returns:
-        The states, float (batch, items, units); the last one is that after all real items.
+        The states, float (batch, items, units), which mean nothing at padding, and the state after
+        all real items, float (batch, units).
 
     References:
         Cho et al., Learning Phrase Representations using RNN Encoder-Decoder, EMNLP 2014, §2.3;
@@ -89,8 +88,8 @@ class GRU(Recurrent):
 
     def call(
         self, inputs: tf.Tensor, mask: tf.Tensor, initial: tf.Tensor | None = None
-    ) -> tf.Tensor:
-        """Return all states; see the class."""
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return all states and the last; see the class."""
         return self.states(inputs, tf.cast(mask, inputs.dtype), initial)
 
 
@@ -106,15 +105,18 @@ class AttentionRecurrent(Recurrent):
         mask: bool (batch, items), True at real items; padding keeps the state.
 
     Returns:
-        The states, float (batch, items, units); the last one is that after all real items.
+        The states, float (batch, items, units), which mean nothing at padding, and the state after
+        all real items, float (batch, units).
     """
 
     def build(self, inputs_shape: Shape, attention_shape: Shape) -> None:
         """Create the weights."""
         self.create_weights(inputs_shape[-1])
 
-    def call(self, inputs: tf.Tensor, attention: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """Return all states; see the class."""
+    def call(
+        self, inputs: tf.Tensor, attention: tf.Tensor, mask: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return all states and the last; see the class."""
         return self.states(inputs, tf.where(mask, attention, 0.0))
 
 
@@ -158,7 +160,9 @@ class AIGRU(AttentionRecurrent):
     Differs from the paper: nothing.
     """
 
-    def call(self, inputs: tf.Tensor, attention: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """Return all states; see the class."""
+    def call(
+        self, inputs: tf.Tensor, attention: tf.Tensor, mask: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return all states and the last; see the class."""
         weighted = inputs * attention[..., tf.newaxis]
         return self.states(weighted, tf.cast(mask, inputs.dtype))

@@ -78,9 +78,10 @@ def test_a_gru_step_by_hand(float64):
     for weight in layer.weights:
         weight.assign(tf.zeros_like(weight))
     layer.bias.assign([0.0, 0.0, np.arctanh(0.5)])
-    ours = layer(tf.constant(states, tf.float64), gates, tf.constant([[1.0]], tf.float64))
+    ours, last = layer(tf.constant(states, tf.float64), gates, tf.constant([[1.0]], tf.float64))
     # 1 -> 0.75; kept; half of the way to 0.625
     np.testing.assert_allclose(ours[0, :, 0], [0.75, 0.75, 0.6875])
+    np.testing.assert_allclose(last, [[0.6875]])
 
 
 @pytest.mark.parametrize("normalisation", ["softmax", "sigmoid"])

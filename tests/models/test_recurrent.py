@@ -3,13 +3,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from models.layers import recurrence
 from models.layers.masking import length_mask
 from models.layers.recurrent import AGRU, AIGRU, AUGRU, GRU
 from tests.models.against_reference import assert_layer_equals_reference
 from tests.reference import recurrent as reference
 
 RANDOM = np.random.default_rng(6)
-LENGTHS = np.array([0, 1, 3, 5], np.int32)
+LENGTHS = np.array([1, 5, 0, 3], np.int32)
 MASK = length_mask(tf.constant(LENGTHS), 5)
 INPUTS = RANDOM.normal(size=(4, 5, 3))
 ATTENTION = RANDOM.uniform(size=(4, 5))
@@ -28,19 +29,34 @@ def gates_of(layer):
     return {name: reference.Gate(*part) for name, part in zip(layer.gates, parts, strict=True)}
 
 
-def kept(found, initial):
-    """A row's states with the last one, or the initial one, at padding."""
-    last = found[-1] if len(found) else initial
-    return np.concatenate([found, np.repeat(last[np.newaxis], 5 - len(found), axis=0)])
+@pytest.fixture(params=[1, 4])
+def chunks(request, monkeypatch):
+    """How many chunks the four rows are cut into."""
+    monkeypatch.setattr(recurrence, "LEAST_ROWS", 4 // request.param)
 
 
-def test_gru_equals_the_reference(float64):
+def found(states, initial):
+    """A row's states, 0 at padding, then the last of them."""
+    last = states[-1] if len(states) else initial
+    padding = np.zeros((5 - len(states), 2))
+    return np.concatenate([states, padding, last[np.newaxis]])
+
+
+def states_and_last(layer, *args):
+    """The same of all rows by a layer."""
+    states, last = layer(*args)
+    real = tf.where(MASK[..., tf.newaxis], states, 0.0)
+    return tf.concat([real, last[:, tf.newaxis]], axis=1)
+
+
+@pytest.mark.usefixtures("float64", "chunks")
+def test_gru_equals_the_reference():
     layer = GRU(2)
 
     def expected(inputs, initial):
         return np.array(
             [
-                kept(reference.states(x[:n], gates_of(layer), initial=h), h)
+                found(reference.states(x[:n], gates_of(layer), initial=h), h)
                 for x, n, h in zip(inputs, LENGTHS, initial, strict=True)
             ]
         )
@@ -49,18 +65,19 @@ def test_gru_equals_the_reference(float64):
         layer,
         (INPUTS, RANDOM.normal(size=(4, 2))),
         expected,
-        lambda inputs, initial: layer(inputs, MASK, initial),
+        lambda inputs, initial: states_and_last(layer, inputs, MASK, initial),
     )
 
 
+@pytest.mark.usefixtures("float64", "chunks")
 @pytest.mark.parametrize("kind", KINDS)
-def test_units_with_attention_equal_the_reference(kind, float64):
+def test_units_with_attention_equal_the_reference(kind):
     layer = KINDS[kind](2)
 
     def expected(inputs, attention):
         return np.array(
             [
-                kept(reference.states(x[:n], gates_of(layer), a, kind), np.zeros(2))
+                found(reference.states(x[:n], gates_of(layer), a, kind), np.zeros(2))
                 for x, n, a in zip(inputs, LENGTHS, attention, strict=True)
             ]
         )
@@ -69,37 +86,48 @@ def test_units_with_attention_equal_the_reference(kind, float64):
         layer,
         (INPUTS, ATTENTION),
         expected,
-        lambda inputs, attention: layer(inputs, attention, MASK),
+        lambda inputs, attention: states_and_last(layer, inputs, attention, MASK),
     )
+
+
+@pytest.mark.parametrize(
+    ("rows", "count"), [(1, 1), (255, 1), (256, 2), (1000, 4), (4096, 16), (40960, 16)]
+)
+def test_chunks_have_one_size_and_are_neither_many_nor_small(rows, count):
+    assert recurrence.Chunks(tf.ones((rows, 3))).count == count
 
 
 def test_augru_with_attention_0_keeps_its_state_and_with_1_is_gru(float64):
     gru, augru = GRU(4), AUGRU(4)
-    states = gru(INPUTS, MASK)
+    states = states_and_last(gru, INPUTS, MASK)
     augru(INPUTS, ATTENTION, MASK)
     for ours, theirs in zip(augru.weights, gru.weights, strict=True):
         ours.assign(theirs)
-    np.testing.assert_allclose(augru(INPUTS, tf.ones((4, 5)), MASK), states, rtol=1e-12)
-    assert not augru(INPUTS, tf.zeros((4, 5)), MASK).numpy().any()
+    with_1 = states_and_last(augru, INPUTS, tf.ones((4, 5)), MASK)
+    np.testing.assert_allclose(with_1, states, rtol=1e-12)
+    assert not states_and_last(augru, INPUTS, tf.zeros((4, 5)), MASK).numpy().any()
     pause = np.where(np.arange(5) == 2, 0.0, 1.0) * np.ones((4, 1))
-    paused = augru(INPUTS, tf.constant(pause), MASK).numpy()
-    np.testing.assert_array_equal(paused[:, 2], paused[:, 1])
-    assert not np.allclose(paused[3, 3], paused[3, 2])
+    paused = augru(INPUTS, tf.constant(pause), MASK)[0].numpy()
+    np.testing.assert_array_equal(paused[1, 2], paused[1, 1])
+    assert not np.allclose(paused[1, 3], paused[1, 2])
 
 
 def test_order_of_events_matters_and_padding_keeps_the_state(float64):
     layer = GRU(4)
-    states = layer(INPUTS, MASK)
-    wider = layer(
+    _, last = layer(INPUTS, MASK)
+    _, wider = layer(
         np.pad(INPUTS, [(0, 0), (0, 3), (0, 0)], constant_values=9.0),
         length_mask(tf.constant(LENGTHS), 8),
     )
-    np.testing.assert_allclose(wider[:, -1], states[:, -1], rtol=1e-12)
-    assert not np.allclose(layer(INPUTS[:, ::-1], MASK)[3, -1], states[3, -1])
+    np.testing.assert_allclose(wider, last, rtol=1e-12)
+    assert not np.allclose(layer(INPUTS[:, ::-1], MASK)[1][1], last[1])
 
 
-@pytest.mark.parametrize("compiled_items", [7, 1000])
-def test_compiled_unit_equals_the_plain_one_and_does_not_grow_with_the_steps(compiled_items):
+@pytest.mark.parametrize(("least_rows", "compiled_items"), [(1, 7), (1, 1000), (2, 7)])
+def test_compiled_unit_equals_the_plain_one_and_does_not_grow_with_the_steps(
+    least_rows, compiled_items, monkeypatch
+):
+    monkeypatch.setattr(recurrence, "LEAST_ROWS", least_rows)
     layer = AUGRU(3)
     inputs = tf.constant(RANDOM.normal(size=(2, compiled_items, 3)), tf.float32)
     attention = tf.constant(RANDOM.uniform(size=(2, compiled_items)), tf.float32)
@@ -110,7 +138,7 @@ def test_compiled_unit_equals_the_plain_one_and_does_not_grow_with_the_steps(com
         weights = [variable.value for variable in layer.trainable_variables]
         with tf.GradientTape() as tape:
             tape.watch([inputs, attention, *weights])
-            loss = tf.reduce_sum(layer(inputs, attention, mask)[:, -1] ** 2)
+            loss = tf.reduce_sum(layer(inputs, attention, mask)[1] ** 2)
         return loss, *tape.gradient(loss, [inputs, attention, *weights])
 
     plain = tf.function(run, autograph=False)
