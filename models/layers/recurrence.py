@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from models.layers.chunks import Chunks
+
 MOST_CHUNKS, LEAST_ROWS = 16, 128
 """A batch is cut into so many chunks at most, each of so many rows at least."""
 
@@ -33,7 +35,7 @@ def gated_recurrence(
     u_t = σ(x_t W^u + h_{t-1} U^u + b^u),    r_t = σ(x_t W^r + h_{t-1} U^r + b^r),
     h̃_t = tanh(x_t W^h + r_t ⊙ h_{t-1} U^h + b^h)
 
-    The loop leaves out what is padding for a whole chunk of rows of about one length; see `Chunks`.
+    The loop leaves out what is padding for a whole chunk of rows of about one length; see `Steps`.
     The way back finds the gates again, so that nothing as wide as all gates is kept. Both loops
     compile under XLA, and what is compiled does not grow with the number of steps.
 
@@ -47,94 +49,69 @@ def gated_recurrence(
         The states, float (batch, items, units), which mean nothing beyond a row's end, and the
         state at its end, float (batch, units).
     """
-    chunks = Chunks(weights)
+    steps = Steps(weights)
 
     @tf.custom_gradient
     def compute(
         x: tf.Tensor, w: tf.Tensor, start: tf.Tensor, *gate_weights: tf.Tensor
     ) -> tuple[tuple[tf.Tensor, tf.Tensor], Callable[..., Sequence[tf.Tensor]]]:
         given = _Given(
-            chunks.by_step(x),
-            chunks.by_step(w[..., tf.newaxis]),
-            chunks.by_chunk(start),
+            steps.by_step(x),
+            steps.by_step(w[..., tf.newaxis]),
+            steps.by_chunk(start),
             GateWeights(*gate_weights),
         )
-        states = _forwards(given, chunks)
-        last = chunks.last(states, given.start)
+        states = _forwards(given, steps)
+        last = steps.last(states, given.start)
 
         def backwards(of_states: tf.Tensor, of_last: tf.Tensor) -> Sequence[tf.Tensor]:
             of_x, of_w, of_start, *of_gates = _backwards(
-                given, chunks, states, chunks.by_step(of_states), chunks.by_chunk(of_last)
+                given, steps, states, steps.by_step(of_states), steps.by_chunk(of_last)
             )
-            of_w = tf.squeeze(chunks.by_row(of_w), axis=-1)
-            return chunks.by_row(of_x), of_w, chunks.joined(of_start), *of_gates
+            of_w = tf.squeeze(steps.by_row(of_w), axis=-1)
+            return steps.by_row(of_x), of_w, steps.joined(of_start), *of_gates
 
-        return (chunks.by_row(states), chunks.joined(last)), backwards
+        return (steps.by_row(states), steps.joined(last)), backwards
 
     return compute(inputs, weights, initial, *gates)
 
 
-class Chunks:
-    """A batch of histories, sorted by length and cut into chunks that each end with the longest.
-
-    Most places of a batch are padding: of histories of up to 50 events, 20 in the mean, 60 %. Cut
-    into 16 chunks of similar lengths only 5 % are.
+class Steps(Chunks):
+    """The steps of all chunks, one after the other, each as far as its longest history.
 
     Args:
         weights: Float (batch, items), 0 at padding.
+
+    Attributes:
+        total: Number of steps, int32.
     """
 
     def __init__(self, weights: tf.Tensor) -> None:
-        rows, items = weights.shape
-        self.count = _chunks(rows) if rows and items else 1
-        self.items = tf.shape(weights)[1]
-        places = tf.range(1, self.items + 1)
-        ends = tf.reduce_max(tf.where(weights != 0, places, 0), axis=1)
-        self.order = self.inverse = None
-        if self.count > 1:
-            self.order = tf.argsort(ends, direction="DESCENDING")
-            self.inverse = tf.argsort(self.order)
-            ends = tf.gather(ends, self.order)
-        if rows:
-            self.ends = tf.reduce_max(tf.reshape(ends, [self.count, -1]), axis=1)
-        else:  # states can only be put together if every step left one
-            self.ends = self.items[tf.newaxis]
-        self.num_steps = tf.reduce_sum(self.ends)
+        super().__init__(weights, MOST_CHUNKS, LEAST_ROWS)
+        if weights.shape[0] is None:  # states can only be put together if every step left one
+            self.ends = tf.fill([1], self.items)
+        self.total = tf.reduce_sum(self.ends)
         beyond = tf.range(self.items) >= self.ends[:, tf.newaxis]
-        self._steps = tf.argsort(tf.cast(tf.reshape(beyond, [-1]), tf.int32), stable=True)
+        self._places = tf.argsort(tf.cast(tf.reshape(beyond, [-1]), tf.int32), stable=True)
 
-    def step(self, number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Return where a step of the loop is: its place in `by_step`, its chunk and its item."""
-        place = tf.gather(self._steps, number)
+    def at(self, number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Return where a step is: its place in `by_step`, its chunk and its item."""
+        place = tf.gather(self._places, number)
         return place, place // self.items, place % self.items
-
-    def by_chunk(self, array: tf.Tensor) -> tf.Tensor:
-        """Return (batch, width) as (chunks, rows, width)."""
-        array = array if self.order is None else tf.gather(array, self.order)
-        return tf.reshape(array, [self.count, -1, array.shape[1]])
-
-    def joined(self, array: tf.Tensor) -> tf.Tensor:
-        """Reverse `by_chunk`."""
-        array = tf.reshape(array, [-1, array.shape[2]])
-        return array if self.inverse is None else tf.gather(array, self.inverse)
 
     def by_step(self, array: tf.Tensor) -> tf.Tensor:
         """Return (batch, items, width) as (chunks · items, rows, width), each step in one piece."""
-        array = array if self.order is None else tf.gather(array, self.order)
+        array = tf.transpose(self.by_chunk(array), (0, 2, 1, 3))
         if self.count == 1:
-            return tf.transpose(array, (1, 0, 2))
-        _, items, width = array.shape
-        array = tf.reshape(array, [self.count, -1, items, width])
-        return tf.reshape(tf.transpose(array, (0, 2, 1, 3)), [self.count * items, -1, width])
+            return array[0]
+        return tf.reshape(array, [self.count * self.items, *array.shape[2:]])
 
     def by_row(self, array: tf.Tensor) -> tf.Tensor:
         """Reverse `by_step`."""
         if self.count == 1:
             return tf.transpose(array, (1, 0, 2))
-        steps, rows, width = array.shape
-        array = tf.reshape(array, [self.count, steps // self.count, rows, width])
-        array = tf.reshape(tf.transpose(array, (0, 2, 1, 3)), [-1, steps // self.count, width])
-        return tf.gather(array, self.inverse)
+        array = tf.reshape(array, [self.count, self.items, *array.shape[1:]])
+        return self.joined(tf.transpose(array, (0, 2, 1, 3)))
 
     def last(self, states: tf.Tensor, start: tf.Tensor) -> tf.Tensor:
         """Return the states that chunks end with, (chunks, rows, units); of empty ones the start.
@@ -143,19 +120,10 @@ class Chunks:
             states: By step.
             start: By chunk.
         """
-        padded = tf.concat([states, start], axis=0)
         chunk = tf.range(self.count)
         empty = self.count * self.items + chunk
         places = tf.where(self.ends > 0, chunk * self.items + self.ends - 1, empty)
-        return tf.gather(padded, places)
-
-
-def _chunks(rows: int) -> int:
-    """Return into how many chunks of one size to cut so many rows."""
-    count = MOST_CHUNKS
-    while count > 1 and (rows % count or rows // count < LEAST_ROWS):
-        count //= 2
-    return count
+        return tf.gather(tf.concat([states, start], axis=0), places)
 
 
 class _Given(NamedTuple):
@@ -234,20 +202,20 @@ def _array(counted: tf.Tensor, like: tf.Tensor) -> Any:
 # anew for every batch.
 
 
-def _forwards(given: _Given, chunks: Chunks) -> tf.Tensor:
+def _forwards(given: _Given, steps: Steps) -> tf.Tensor:
     """Return the states by step; 0 where no step goes."""
     x, w, start, weights = given
     shape = start.shape[1:]
 
     def body(number: tf.Tensor, state: tf.Tensor, states: Any) -> tuple[tf.Tensor, tf.Tensor, Any]:
-        place, chunk, item = chunks.step(number)
+        place, chunk, item = steps.at(number)
         before = tf.where(item == 0, tf.gather(start, chunk), state)
         gates = _gates(tf.gather(x, place), before, weights)
         state = before + _share(gates, tf.gather(w, place)) * (gates.candidate - before)
         return number + 1, tf.ensure_shape(state, shape), states.write(place, state)
 
     *_, states = tf.while_loop(
-        lambda number, *_: number < chunks.num_steps,
+        lambda number, *_: number < steps.total,
         body,
         (0, tf.zeros_like(start[0]), _array(x, start)),
     )
@@ -255,7 +223,7 @@ def _forwards(given: _Given, chunks: Chunks) -> tf.Tensor:
 
 
 def _backwards(
-    given: _Given, chunks: Chunks, states: tf.Tensor, of_states: tf.Tensor, of_last: tf.Tensor
+    given: _Given, steps: Steps, states: tf.Tensor, of_states: tf.Tensor, of_last: tf.Tensor
 ) -> Sequence[tf.Tensor]:
     """Return the gradients of inputs, weights, h_0, W, U and b, given those of states and last."""
     x, w, start, weights = given
@@ -263,8 +231,8 @@ def _backwards(
 
     def body(number: tf.Tensor, slope: tf.Tensor, *found: Any) -> tuple[Any, ...]:
         of_x, of_w, of_start, of_kernel, of_recurrent, of_bias = found
-        place, chunk, item = chunks.step(number)
-        is_last = item == tf.gather(chunks.ends, chunk) - 1
+        place, chunk, item = steps.at(number)
+        is_last = item == tf.gather(steps.ends, chunk) - 1
         slope = tf.where(is_last, tf.gather(of_last, chunk), slope) + tf.gather(of_states, place)
         earlier = tf.gather(states, tf.maximum(place - 1, 0))
         before = tf.where(item == 0, tf.gather(start, chunk), earlier)
@@ -288,9 +256,9 @@ def _backwards(
     _, _, *found = tf.while_loop(
         lambda number, *_: number >= 0,
         body,
-        (chunks.num_steps - 1, tf.zeros_like(start[0]), *arrays, *sums),
+        (steps.total - 1, tf.zeros_like(start[0]), *arrays, *sums),
     )
     of_x, of_w, of_start = (array.stack() for array in found[:3])
-    of_start = tf.where((chunks.ends > 0)[:, tf.newaxis, tf.newaxis], of_start, of_last)
+    of_start = tf.where((steps.ends > 0)[:, tf.newaxis, tf.newaxis], of_start, of_last)
     sums = [tf.cast(total, weight.dtype) for total, weight in zip(found[3:], weights, strict=True)]
     return of_x, of_w, of_start, *sums

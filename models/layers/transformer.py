@@ -4,6 +4,7 @@
 import keras
 import tensorflow as tf
 
+from models.layers.by_length import by_length
 from models.layers.scorers import Shape
 from models.layers.transformer_parts import BlockOptions, layer_norm
 
@@ -140,6 +141,8 @@ class DecoderBlock(keras.layers.Layer):
 class Encoder(keras.layers.Layer):
     """A stack of encoder blocks; with order "pre", their output is normalised once more.
 
+    Rows are encoded `by_length`, unless dropout is on, which would not drop the same twice.
+
     Args:
         num_layers: Number of blocks, at least 1.
         options: What they are made of.
@@ -164,6 +167,7 @@ class Encoder(keras.layers.Layer):
         super().__init__()
         self.supports_masking = True  # or Keras warns that a mask is lost
         self.causal = causal
+        self.dropout_rate = options.dropout_rate
         self.blocks = [EncoderBlock(options, causal) for _ in range(num_layers)]
         self.last_norm = layer_norm() if options.order == "pre" else None
 
@@ -183,16 +187,24 @@ class Encoder(keras.layers.Layer):
         training: bool = False,
     ) -> tf.Tensor | tuple[tf.Tensor, tf.Tensor]:
         """Encode; see the class."""
-        *first, last = self.blocks
-        for block in first:
-            tokens = block(tokens, mask, training=training)
-        weights = None
         if return_weights:
+            *first, last = self.blocks
+            for block in first:
+                tokens = block(tokens, mask, training=training)
             tokens, weights = last(tokens, mask, return_weights=True, training=training)
-        else:
-            tokens = last(tokens, mask, training=training)
-        encoded = self.last_norm(tokens) if self.last_norm else tokens
-        return (encoded, weights) if return_weights else encoded
+            return self._normalised(tokens), weights
+        if training and self.dropout_rate:
+            return self._encoded(tokens, mask, training=True)
+        return by_length(self._encoded, tokens, mask)
+
+    def _encoded(self, tokens: tf.Tensor, mask: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Return the encoded tokens."""
+        for block in self.blocks:
+            tokens = block(tokens, mask, training=training)
+        return self._normalised(tokens)
+
+    def _normalised(self, tokens: tf.Tensor) -> tf.Tensor:
+        return self.last_norm(tokens) if self.last_norm else tokens
 
 
 class Decoder(keras.layers.Layer):

@@ -90,13 +90,6 @@ def test_units_with_attention_equal_the_reference(kind):
     )
 
 
-@pytest.mark.parametrize(
-    ("rows", "count"), [(1, 1), (255, 1), (256, 2), (1000, 4), (4096, 16), (40960, 16)]
-)
-def test_chunks_have_one_size_and_are_neither_many_nor_small(rows, count):
-    assert recurrence.Chunks(tf.ones((rows, 3))).count == count
-
-
 def test_augru_with_attention_0_keeps_its_state_and_with_1_is_gru(float64):
     gru, augru = GRU(4), AUGRU(4)
     states = states_and_last(gru, INPUTS, MASK)
