@@ -26,8 +26,7 @@ class Chunks:
         self.count = _chunks(rows, most, least_rows) if rows and items else 1
         self.items = tf.shape(real)[1] if items is None else items
         places = tf.range(1, self.items + 1)
-        nothing = tf.zeros([], real.dtype)
-        ends = tf.reduce_max(tf.where(real != nothing, places, 0), axis=1)
+        ends = tf.reduce_max(tf.where(tf.cast(real, tf.bool), places, 0), axis=1)
         self.order = self.inverse = None
         if self.count > 1:
             self.order = tf.argsort(ends, direction="DESCENDING")
