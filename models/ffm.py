@@ -251,8 +251,8 @@ class FFM(CTRModel):
 def field_aware_pair_sum(vectors: tf.Tensor, dim: int) -> tf.Tensor:
     """Return Σ_{i<j} <v_{i,f_j}, v_{j,f_i}> x_i x_j, (batch,).
 
-    Half the sum over i ≠ j, so that its gradient is the tensor that it multiplied by: the vectors
-    with their two axes of fields exchanged and nothing at i = j.
+    Its gradient is the tensor that it multiplied by: the vectors with their two axes of fields
+    exchanged and nothing at i = j.
 
     Args:
         vectors: x_i [v_{i,1} … v_{i,F}] of each field i, (batch, F, F dim).
@@ -263,14 +263,16 @@ def field_aware_pair_sum(vectors: tf.Tensor, dim: int) -> tf.Tensor:
 
     @tf.custom_gradient
     def pair_sum(ours: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-        def theirs() -> tf.Tensor:
-            each = tf.reshape(ours, (-1, fields, fields, dim))
-            return tf.reshape(tf.transpose(each, (0, 2, 1, 3)), (-1, fields, fields * dim)) * apart
+        each = tf.reshape(ours, (-1, fields, fields, dim))
 
         def backwards(upstream: tf.Tensor) -> tf.Tensor:
-            return upstream[:, tf.newaxis, tf.newaxis] * theirs()
+            theirs = tf.reshape(tf.transpose(each, (0, 2, 1, 3)), (-1, fields, fields * dim))
+            return upstream[:, tf.newaxis, tf.newaxis] * theirs * apart
 
-        return tf.reduce_sum(ours * theirs(), axis=(1, 2)) / 2, backwards
+        # field by field: one product with the exchanged tensor takes compiled code twice the time
+        pairs = [each[:, i, i + 1 :] * each[:, i + 1 :, i] for i in range(fields - 1)]
+        zero = tf.zeros_like(ours[:, 0, 0])
+        return tf.add_n([zero, *(tf.reduce_sum(pair, (1, 2)) for pair in pairs)]), backwards
 
     return pair_sum(vectors)
 
