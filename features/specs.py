@@ -4,8 +4,9 @@
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+from pydantic import Field, FiniteFloat, model_validator
 
+from features.options import Options
 from features.schema import FIRST_UNKNOWN, MOST_ROWS
 
 TimeUnit = Literal["s", "ms", "us", "ns"]
@@ -18,13 +19,7 @@ PART_SIZES: Mapping[DatetimePart, int] = {
 _MOST_BUCKETS = MOST_ROWS - FIRST_UNKNOWN
 
 
-class Spec(BaseModel):
-    """Base of all specs: frozen, unknown keys refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class TimeFormat(Spec):
+class TimeFormat(Options):
     """How a moment is written: a count since 1970-01-01 UTC, or text."""
 
     unit: TimeUnit | None = Field(
@@ -43,7 +38,7 @@ class TimeFormat(Spec):
         return self
 
 
-class ColumnSpec(Spec):
+class ColumnSpec(Options):
     """Base of the features that read a column of the data."""
 
     column: str | None = Field(
@@ -177,7 +172,7 @@ class DatetimeSpec(IdSpec, TimeFormat):
     part: DatetimePart = Field(description="hour, weekday (0 = Monday), day, month, hour_of_week.")
 
 
-class HistorySpec(Spec):
+class HistorySpec(Options):
     """The entity's events strictly before the row's time, oldest first, the newest kept."""
 
     kind: Literal["history"]

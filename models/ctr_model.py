@@ -6,8 +6,9 @@ from typing import Any, ClassVar, Literal
 
 import keras
 import tensorflow as tf
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from features.options import Options
 from features.schema import FeatureSchema
 from models.history_weights import WeightsMeaning
 from models.layers.distinct_rows import take_columns
@@ -16,10 +17,8 @@ from models.layers.embeddings import EmbeddingTables
 Tensors = Mapping[str, tf.Tensor]
 
 
-class ModelConfig(BaseModel):
+class ModelConfig(Options):
     """What every model's Config has."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     features: tuple[str, ...] | None = Field(
         None,
