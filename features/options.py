@@ -2,14 +2,16 @@
 """The base of everything that a config holds."""
 
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import InitErrorDetails
 
+_MOST = 2**63
+
 
 class Options(BaseModel):
-    """Options by name: frozen, unknown ones refused, numbers finite, true and false no numbers."""
+    """Options by name: frozen, unknown ones refused, numbers finite, no true or false."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -27,6 +29,17 @@ class Options(BaseModel):
         if wrong:
             raise ValidationError.from_exception_data(cls.__name__, wrong)
         return content
+
+    @model_validator(mode="after")
+    def _whole_numbers_are_of_64_bits(self) -> Self:
+        wrong = [
+            InitErrorDetails(type="less_than", loc=(name,), input=value, ctx={"lt": _MOST})
+            for name in type(self).model_fields
+            if isinstance(value := getattr(self, name), int) and value >= _MOST
+        ]
+        if wrong:
+            raise ValidationError.from_exception_data(type(self).__name__, wrong)
+        return self
 
 
 def _types_in(annotation: Any) -> set[type]:

@@ -17,6 +17,7 @@ PART_SIZES: Mapping[DatetimePart, int] = {
 """Number of values of each part; days and months count from 1, weekday 0 is Monday."""
 
 _MOST_BUCKETS = MOST_ROWS - FIRST_UNKNOWN
+_MOST_ITEMS = 1_000_000
 
 
 class TimeFormat(Options):
@@ -72,7 +73,12 @@ class CategoricalSpec(IdSpec):
     weight_separator: str | None = Field(
         None, min_length=1, description="Text between an item and its weight, as : in item:0.5."
     )
-    max_items: int = Field(50, ge=1, description="Items of a list that are kept, from the left.")
+    max_items: int = Field(
+        50,
+        ge=1,
+        le=_MOST_ITEMS,
+        description="Items of a list that are kept, from the left.",
+    )
     min_count: int = Field(1, ge=1, description="Rarer values in the training rows are unknown.")
     max_size: int | None = Field(None, ge=1, description="Keep only this many values, by count.")
     hash_buckets: int | None = Field(
@@ -185,7 +191,9 @@ class HistorySpec(Options):
         "positive",
         description="Which events count: those with a positive label, all, or {column: [values]}.",
     )
-    max_items: int = Field(50, ge=1, description="Events that are kept, the newest.")
+    max_items: int = Field(
+        50, ge=1, le=_MOST_ITEMS, description="Events that are kept, the newest."
+    )
     gap_s: float = Field(
         0.0, ge=0, description="Only events more than this many seconds before the row count."
     )

@@ -10,12 +10,13 @@ from models.ctr_model import Tensors
 from models.fields import FieldConfig, LinearFieldModel, problems_of_vectors
 from models.layers.interactions import pair_products
 from models.layers.pair_attention import PairAttention
+from models.limits import Width
 
 
 class AFMConfig(FieldConfig):
     """Options of `AFM`."""
 
-    attention_units: int = Field(8, ge=1, description="Width of the attention network (b and h).")
+    attention_units: Width = Field(8, description="Width of the attention network (b and h).")
     attention_l2: float = Field(
         0.0,
         ge=0,

@@ -12,13 +12,14 @@ from models.fields import FieldConfig, problems_of_fields
 from models.layers.distinct_rows import sum_of_rows, take_rows
 from models.layers.embeddings import EmbeddingTables
 from models.layers.interactions import FieldRows, VectorsThenLinear, upper_triangle
+from models.limits import Width
 
 
 class FFMConfig(FieldConfig):
     """Options of `FFM`."""
 
-    embedding_dim: int = Field(
-        4, ge=1, description="Length k of each vector; an id has one per field, F · k + 1 numbers."
+    embedding_dim: Width = Field(
+        4, description="Length k of each vector; an id has one per field, F · k + 1 numbers."
     )
     initial_stddev: float = Field(
         0.03, gt=0, description="Standard deviation of the vectors' coordinates at the start."

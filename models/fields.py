@@ -20,12 +20,13 @@ from models.layers.fields import (
 from models.layers.interactions import VectorsThenLinear
 from models.layers.masking import ListPooling
 from models.layers.mlp import MLP, MLPOptions, Units
+from models.limits import Width
 
 
 class FieldConfig(ModelConfig):
     """Options of every model that has a vector per field."""
 
-    embedding_dim: int = Field(16, ge=1, description="Length of each field's vector.")
+    embedding_dim: Width = Field(16, description="Length of each field's vector.")
     initial_stddev: float = Field(
         0.01, gt=0, description="Standard deviation of the vectors' coordinates at the start."
     )

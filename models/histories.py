@@ -14,12 +14,13 @@ from models.layers.activations import Activation
 from models.layers.embeddings import EmbeddingTables
 from models.layers.masking import ListPooling, length_mask, pool_list
 from models.layers.mlp import MLP, MLPOptions
+from models.limits import Width
 
 
 class EmbeddingMLPConfig(ModelConfig, MLPOptions):
     """Options of every `EmbeddingMLP`."""
 
-    embedding_dim: int = Field(16, ge=1, description="Length of each embedding.")
+    embedding_dim: Width = Field(16, description="Length of each embedding.")
     initial_stddev: float = Field(
         0.1, gt=0, description="Standard deviation of the embeddings' coordinates at the start."
     )

@@ -116,9 +116,17 @@ def describe_memory(config: RunConfig) -> tuple[str, dict[str, Any]]:
 
 
 def schema_memory(config: RunConfig, schema: FeatureSchema) -> ModelMemory:
-    """Return what a config's model takes on these features."""
+    """Return what a config's model takes on these features.
+
+    Raises:
+        ConfigError: Their tables have more rows than any model can have.
+    """
     kind, options = split_kind(config.model)
-    return ModelMemory(size_of(kind, schema, options), row_slots(config))
+    try:
+        size = size_of(kind, schema, options)
+    except ValueError as error:  # more rows than int32 can count
+        raise ConfigError(f"the model is too large: {error}") from error
+    return ModelMemory(size, row_slots(config))
 
 
 def table_size(spec: CategoricalSpec | BucketedSpec | DatetimeSpec) -> tuple[int, bool]:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Literal
 
 import keras
 import tensorflow as tf
@@ -9,8 +9,9 @@ from pydantic import Field
 from features.options import Options
 from models.layers.activations import Activation, activation_layer
 from models.layers.regularisation import l2_penalty
+from models.limits import Width
 
-Units = tuple[Annotated[int, Field(ge=1)], ...]
+Units = tuple[Width, ...]
 """Widths of layers."""
 KernelInitializer = Literal["glorot_uniform", "glorot_normal", "he_uniform", "he_normal"]
 

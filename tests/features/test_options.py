@@ -69,6 +69,26 @@ def test_infinity_is_no_number_of_features_either():
     assert ("features", "seen", "history", "gap_s") in places
 
 
+@pytest.mark.parametrize("kind", MODELS)
+def test_no_model_has_a_size_that_cannot_be_counted(kind):
+    """10**22 is too large for any integer of TensorFlow, 10**9 layers for any patience."""
+    config = MODELS[kind].config
+    for name, option in config.model_json_schema()["properties"].items():
+        for value in [10**9, 10**22] if option.get("type") == "integer" else ():
+            if name not in {"hash_distance", "hash_seed"}:
+                assert refusals(config, **{name: value}) == [((name,), "less_than_equal")]
+        if name.endswith("units") and option.get("type") == "array":
+            assert refusals(config, **{name: [8, 10**9]}) == [((name, 1), "less_than_equal")]
+
+
+def test_whole_numbers_have_64_bits():
+    assert TrainConfig(patience=2**63 - 1).patience == 2**63 - 1
+    assert refusals(TrainConfig, patience=2**63) == [(("patience",), "less_than")]
+    history = {"kind": "history", "of": ["item"], "max_items": 10**12}
+    places = [place for place, _ in refusals(RunConfig, features={"seen": history})]
+    assert ("features", "seen", "history", "max_items") in places
+
+
 def test_unknown_options_are_refused():
     assert refusals(DatetimeSpec, kind="datetime", part="hour", bins=3) == [
         (("bins",), "extra_forbidden")

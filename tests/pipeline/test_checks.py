@@ -209,6 +209,7 @@ def test_overrides_are_checked_with_the_rest(validate):
         ("model.hidden_units=[8, 0]", "model.hidden_units.1: expected greater than or equal to 1"),
         ("model.features=[]", "model.features: expected at least 1; got []"),
         ("model.initial_stddev=.inf", "model.initial_stddev: expected a finite number; got "),
+        ("model.embedding_dim=10000000000000000000000", "or equal to 100000; got 10000"),
         ("train.schedule={kind: plateau, patience: 4}", "training stops after 4 evaluations"),
     ],
 )

@@ -72,6 +72,8 @@ def test_plan_as_json():
         (("din", "--rows", 9, "--fields", 2), "din needs a history"),
         (("fm", "--rows", 9, "--fields", 2, "--set", "embedding_dmi=4"), "'embedding_dim'"),
         (("fm", "--rows", 9, "--fields", 2, "--set", "embedding_dim"), "expected key=value"),
+        (("fm", "--rows", 9, "--fields", 2, "--embedding-dim", 10**22), "or equal to 100000; got"),
+        (("dcn", "--rows", 9, "--fields", 2, "--set", "cross_layers=1000000000"), "to 50; got"),
         (("fm", "--rows", 9, "--fields", 2, "--max-model-memory", "8 gigs"), "such as 8GB"),
     ],
 )
@@ -133,6 +135,13 @@ def test_a_run_is_refused_before_ingest_where_sizes_are_known(config, tmp_path):
     assert not (tmp_path / "runs" / "small" / "main" / "dataset").exists()
     with pytest.raises(ConfigError, match=r"engine\.max_model_memory is 500MB"):
         raise CliRunner().invoke(app, ["validate", str(config(**changes))]).exception
+
+
+def test_tables_that_int32_cannot_count_are_refused(config):
+    hashed = {"kind": "categorical", "hash_buckets": 2**30}
+    changes = {"features.item_id": hashed, "features.category": hashed, "features.city": hashed}
+    with pytest.raises(ConfigError, match=r"too large: tables have 3,221,\d+,"):
+        describe_memory(load_config(config(**changes)))
 
 
 def test_a_run_is_refused_after_ingest_at_the_latest(config, tmp_path, monkeypatch):
