@@ -17,7 +17,7 @@ from features.specs import (
 )
 from models.registry import MODELS, check
 from pipeline.config import RunConfig
-from pipeline.config_file import Parsed, explain, nearest
+from pipeline.config_file import Parsed, explain, nearest, nearest_kind
 from pipeline.config_yaml import Problem
 
 _SOME_ROWS = 3
@@ -90,7 +90,7 @@ def option_problems(model: Mapping[str, Any]) -> tuple[list[Problem], dict[str, 
     if kind is None:
         return [Problem(("model", "kind"), f"is missing: one of {', '.join(MODELS)}")], None
     if not isinstance(kind, str) or kind not in MODELS:
-        hint = nearest(str(kind), MODELS)
+        hint = nearest_kind(str(kind), MODELS)
         return [Problem(("model", "kind"), f"no model is called {kind!r}{hint}")], None
     options = {key: value for key, value in model.items() if key != "kind"}
     try:
