@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 import keras
 import tensorflow as tf
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from features.options import Options
 from features.schema import FeatureSchema
@@ -25,6 +25,14 @@ class ModelConfig(Options):
         min_length=1,
         description="Features that the model uses; all declared ones when left out.",
     )
+
+    @field_validator("features")
+    @classmethod
+    def _each_once(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        names = value or ()
+        if repeated := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"names {', '.join(repeated)} twice; name each feature once")
+        return value
 
 
 class CTRModel(keras.Model):

@@ -160,6 +160,8 @@ def test_columns_that_nothing_reads_are_a_note(validate):
         ("  clicks: {kind: history, of: [item]}\n", "", ["model: din needs a history feature"]),
         ("model: din", "model: fm", ["model: fm takes no history feature: `clicks`"]),
         ("model: din", "model: {kind: din, features: user}", ["model.features: expected a list"]),
+        ("model: din", "model: {kind: din, features: [user, item, clicks, user]}", [
+            "11:20: model.features: names user twice; name each feature once"]),
         ("model: din", "model: {kind: }", ["model.kind: is missing: one of lr, fm"]),
         ("model: din", "model: {kind: [din]}", ["model.kind: no model is called ['din']"]),
         # data
