@@ -56,6 +56,7 @@ class AFM(LinearFieldModel):
         little difference from 1 to 256). Items of one list form no pairs among themselves.
     """
 
+    forms_pairs = True
     pair_weight_name = "attention"
     symbols: ClassVar[Mapping[str, str]] = {
         "A": "attention_units",

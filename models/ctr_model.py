@@ -66,6 +66,8 @@ class CTRModel(keras.Model):
     """How numbers enter a model whose Config has no `numeric_input`."""
     pair_weight_name: ClassVar[Literal["attention", "strength"] | None] = None
     """What `pair_weights` are: attention adds up to 1 over a row's pairs, a strength is any."""
+    forms_pairs: ClassVar[bool] = False
+    """Whether, beside a linear part, it has pairs of fields alone: one field makes it `LR`."""
     symbols: ClassVar[Mapping[str, str]] = {}
     """What the model's own letters in `parameter_formula` mean; see also `models.sizes.SYMBOLS`."""
 

@@ -50,6 +50,7 @@ class FwFM(CTRModel):
         among themselves.
     """
 
+    forms_pairs = True
     pair_weight_name = "strength"
 
     def __init__(

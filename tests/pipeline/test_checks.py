@@ -94,6 +94,20 @@ def test_declared_but_unused_features_are_a_note(validate):
     ]
 
 
+@pytest.mark.parametrize("kind", ["fm", "ffm", "fwfm", "fmfm", "afm", "nfm"])
+def test_pairs_of_a_single_field_are_a_note(validate, kind):
+    note = f"model: {kind} has pairs of fields, and item is the only field: lr scores the same"
+    _, notes = validate(("model: din", f"model: {{kind: {kind}, features: [item]}}"))
+    assert [n for n in notes if n.startswith("model")] == [note + " with fewer weights"]
+    chosen = f"{{kind: {kind}, features: [item, price], numeric_input: dense}}"
+    _, notes = validate(("model: din", f"model: {chosen}"))
+    assert any(n.startswith(note) for n in notes)
+    _, notes = validate(("model: din", f"model: {{kind: {kind}, features: [item, price]}}"))
+    assert not any(n.startswith("model") for n in notes)
+    _, notes = validate(("model: din", "model: {kind: lr, features: [item]}"))
+    assert not any(n.startswith("model") for n in notes)
+
+
 def test_columns_that_nothing_reads_are_a_note(validate):
     _, notes = validate(("  price: {kind: numeric}\n", ""))
     assert notes == ["columns that nothing reads: price"]
