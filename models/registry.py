@@ -162,8 +162,8 @@ def fields_of(kind: str, schema: FeatureSchema, config: ModelConfig) -> list[str
         ValueError: There is no such kind.
     """
     entering = getattr(config, "numeric_input", entry(kind).model.numeric_input)
-    fields = [*schema.categorical, *schema.lists, *(schema.numeric if entering == "fields" else ())]
-    return [feature.name for feature in fields]
+    kinds = ("categorical", "list", "numeric") if entering == "fields" else ("categorical", "list")
+    return [feature.name for feature in schema.features if feature.kind in kinds]
 
 
 def build(
