@@ -92,15 +92,18 @@ def _means_missing(text: Any, rule: NullRule) -> Any:
 
 
 def read_integer(column: Any, rule: NullRule) -> Read:
-    """Read a whole number that fits int64."""
-    text = read_text(column, NullRule(rule.tokens, trim=True))
+    """Read a whole number that fits int64, written with zeros behind its point or without."""
+    read = read_text(column, NullRule(rule.tokens, trim=True))
+    text = read.value
     if column.type().is_integer():
-        value = ibis.ifelse(text.value.notnull(), column, None).try_cast("int64")
+        value = ibis.ifelse(text.notnull(), column, None).try_cast("int64")
     else:
-        digits = text.value.re_search(_WHOLE_NUMBER)
-        value = ibis.ifelse(digits, text.value, None).try_cast("int64")
+        # 42.0 is 42, exactly also where a float would lose digits
+        text = text.re_replace(r"([0-9])\.0+$", r"\1")
+        text = ibis.ifelse(_means_missing(text, rule), None, text)
+        value = ibis.ifelse(text.re_search(_WHOLE_NUMBER), text, None).try_cast("int64")
     value = value.nullif(MISSING_INTEGER)
-    return Read(value, text.malformed | (text.value.notnull() & value.isnull()))
+    return Read(value, read.malformed | (text.notnull() & value.isnull()))
 
 
 def read_number(column: Any, rule: NullRule) -> Read:

@@ -103,6 +103,7 @@ def test_a_null_token_means_the_same_in_every_type(read_cells):
 def test_whole_numbers_by_hand(read_cells):
     cells = {
         "1": 1, " 2 ": 2, "+5": 5, "-5": -5, "007": 7, "0": 0, "-0": 0,
+        "42.0": 42, "-5.000": -5, "9007199254740993.0": 2**53 + 1,
         "9223372036854775807": 2**63 - 1, "-9223372036854775807": -(2**63) + 1,
     }  # fmt: skip
     assert read_cells(read_integer, list(cells), EMPTY) == known(*cells.values())
@@ -111,8 +112,9 @@ def test_whole_numbers_by_hand(read_cells):
 @pytest.mark.parametrize(
     "cell",
     [
-        "12.7", "42.0", "1e3", "0x1", "1_0", "1 2", "a", "--1", "٣", "nan", "true",
-        "9223372036854775808", "99999999999999999999999",
+        "12.7", "42.5", "42.01", "42.", ".0", "0.0.0", "1e3",
+        "0x1", "1_0", "1 2", "a", "--1", "٣", "nan", "true",
+        "9223372036854775808", "9223372036854775808.0", "99999999999999999999999",
         "-9223372036854775808",  # the served model's missing value
     ],
 )  # fmt: skip
@@ -135,6 +137,7 @@ def test_whole_numbers_of_other_types(read_cells):
 def test_null_tokens_of_whole_numbers(read_cells):
     rule = NullRule(("-1", "NA"))
     assert read_cells(read_integer, ["-1", " NA", "1", ""], rule) == known(None, None, 1, None)
+    assert read_cells(read_integer, ["-1.0", "1.0"], rule) == known(None, 1)
     assert read_cells(read_integer, [-1, 1, -11], rule) == known(None, 1, -11)
 
 
