@@ -160,9 +160,12 @@ def render_report(facts: Facts) -> str:
     )
     environment.filters.update(exact=_exact, number=format_number, share=format_share)
     return environment.get_template("report.html.j2").render(
+    # without groups of rows there is no GAUC to speak of
+    left_out = "gauc" if "group" in facts and facts["group"] is None else "-"
+    metrics = [column for column in METRICS if not column.path.startswith(left_out)]
         facts=facts,
-        metrics=METRICS,
-        headline=HEADLINE,
+        metrics=metrics,
+        headline=[column for column in metrics if column in HEADLINE],
         bins=BINS,
         evaluations=EVALUATIONS,
         model_tables=MODEL_TABLES,

@@ -204,6 +204,7 @@ def report_facts(
         "rows": ingested["rows"],
         "split": ingested["split"],
         "metrics": stages["evaluate"].facts["metrics"],
+        "group": this.config.group_column,
         "pair_weights": stages["evaluate"].facts.get("pair_weights"),
         "history_weights": stages["history_weights"].facts if "history_weights" in stages else None,
         "training": trained,

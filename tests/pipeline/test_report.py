@@ -245,6 +245,19 @@ class TestUndefined:
             assert f"undefined: {reason}" in text
         assert "No ROC curve on test" in text
 
+    def test_without_groups_there_are_no_rows_of_gauc(self, facts):
+        facts["metrics"] = {"test": evaluate([0, 1, 1], [0.25, 0.5, 0.75])}
+        facts["training"]["evaluations"] = []
+        assert "GAUC" in Page(render_report(facts)).text
+        facts["group"] = None
+        text = Page(render_report(facts)).text
+        assert "GAUC" not in text
+        assert "Users" not in text
+        assert "no group ids" not in text
+        assert "Normalised entropy" in text
+        facts["group"] = "user"
+        assert "undefined: no group ids were given for 3 rows" in Page(render_report(facts)).text
+
     def test_undefined_gate_value(self, facts):
         facts["status"] = "gate_failed"
         facts["gates"] = [{"name": "test auc", "value": None, "limit": 0.7, "passed": False}]
