@@ -158,6 +158,11 @@ class CTRModel(keras.Model):
         """Names of the fields that form pairs."""
         return ()
 
+    @property
+    def vector_names(self) -> tuple[str, ...]:
+        """Names of the vectors of one length that v of an id consists of; empty if it is one."""
+        return ()
+
     def pair_weights(self, batch: Tensors) -> tf.Tensor | None:
         """Return what each pair's product is multiplied by, float (batch, fields, fields).
 

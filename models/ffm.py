@@ -201,6 +201,11 @@ class FFM(CTRModel):
         """Names of the fields."""
         return self.fields.names
 
+    @property
+    def vector_names(self) -> tuple[str, ...]:
+        """Names of the fields that a value's vectors are for, in their order."""
+        return self.fields.names
+
     def _met(self, embedded: Met | Tensors, batch: Tensors) -> tuple[tf.Tensor, tf.Tensor]:
         """Return x_i v_{i,f} by id field i, (B, C, C k), and Σ_i x_i of `_parts`, (B, N + 1)."""
         fields, parts = np.arange(self.num_ids), []
