@@ -215,7 +215,7 @@ def read_lists(connection, make_table):
     def read(cells, rule, *options):
         array = cells if isinstance(cells, pa.Array) else pa.array(cells)
         table = make_table({"row": range(len(array)), "cell": array})
-        items, weights = read_texts(table.cell, rule, *options)
+        items, weights, _ = read_texts(table.cell, rule, *options)
         expressions = table.select(
             "row", items=items.value, malformed=items.malformed,
             **({} if weights is None else {"weights": weights}),
@@ -224,6 +224,15 @@ def read_lists(connection, make_table):
         return [(row["items"], row["malformed"], row.get("weights")) for row in rows]
 
     return read
+
+
+def test_lists_say_where_items_were_left_out(connection, make_table):
+    cells = ["a|b|c", "a|b", "a|NA||b", "a|b:1|c:2", "", None]
+    table = make_table({"row": range(len(cells)), "cell": cells})
+    for weight_separator in (None, ":"):
+        *_, cut = read_texts(table.cell, NullRule(("NA",)), "|", weight_separator, 2)
+        rows = connection.to_pyarrow(table.select("row", cut=cut).order_by("row")).to_pylist()
+        assert [row["cut"] for row in rows] == [True, False, False, True, False, False]
 
 
 def test_lists_by_hand(read_lists):

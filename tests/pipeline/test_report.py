@@ -273,6 +273,15 @@ class TestUndefined:
         assert "area under the ROC curve by training step" not in labels
 
 
+class TestProfile:
+    def test_lists_and_histories_have_tables_of_their_own(self, facts):
+        facts["profile"]["columns"].append({"feature": "tags", "kind": "list", "truncated": 0.25})
+        text = Page(render_report(facts)).text
+        at = [text.index(f" {title} Feature") for title in ("Categories", "Lists", "Histories")]
+        assert at == sorted(at)
+        assert at[1] < text.index("tags list 25.00 %") < at[2]
+
+
 class TestAbsentParts:
     def test_only_the_headline(self):
         text = Page(render_report({"run": "r", "status": "failed", "verdict": "No rows."})).text
