@@ -173,8 +173,8 @@ def _check_splits(rows: Any, weight: str | None) -> dict[str, Any]:
             )
         if weight and found[part]["heaviest"] == 0:
             raise InputRejected(
-                f"weight: column {weight!r} is 0 in all {counts[part]} rows for {part}, and a row of "
-                "weight 0 counts nowhere; expected weights above 0. Check the column, or leave "
+                f"weight: column {weight!r} is 0 in all {counts[part]} rows for {part}, and a row "
+                "of weight 0 counts nowhere; expected weights above 0. Check the column, or leave "
                 "weight out to count all rows alike"
             )
     for part in ("train", "valid"):
