@@ -62,8 +62,9 @@ def encode_rows(rows: Any, space: "FeatureSpace") -> Any:
         space: The fitted feature space.
 
     Returns:
-        A table of the `_…` columns of `rows` and, by batch key, the encoded features: int32 ids,
-        float32 numbers, list<int32> and list<float32> with their int32 lengths.
+        A table of the `_…` columns of `rows`, of `cut_column` for histories and, by batch key, the
+        encoded features: int32 ids, float32 numbers, list<int32> and list<float32> with their int32
+        lengths.
     """
     names = input_names(space.specs)
     encoded = _with_ids(rows, _categorical(space, lists=False), space)
