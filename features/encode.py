@@ -62,8 +62,9 @@ def encode_rows(rows: Any, space: "FeatureSpace") -> Any:
         space: The fitted feature space.
 
     Returns:
-        A table of the `_…` columns of `rows` and, by batch key, the encoded features: int32 ids,
-        float32 numbers, list<int32> and list<float32> with their int32 lengths.
+        A table of the `_…` columns of `rows`, of `cut_column` for histories and, by batch key, the
+        encoded features: int32 ids, float32 numbers, list<int32> and list<float32> with their int32
+        lengths.
     """
     names = input_names(space.specs)
     encoded = _with_ids(rows, _categorical(space, lists=False), space)
@@ -87,7 +88,8 @@ def _with_history(flat: Any, feature: str, spec: HistorySpec) -> Any:
     channels = {f: channel_name(feature, f) for f in spec.of}
     # raw values order events of one moment, because served histories know no ids
     ties = [_tie(f) for f in spec.of]
-    flat = history_of(flat, feature, spec, channels, spec.max_items, ties)
+    cut = cut_column(feature)
+    flat = history_of(flat, feature, spec, channels, spec.max_items, ties, cut)
     added = {length_key(feature): flat[channels[spec.of[0]]].length().cast("int32")}
     if spec.time_gap:
         added[gap_name(feature)] = flat[gap_name(feature)].map(gap_id)
@@ -101,6 +103,7 @@ def history_of(
     channels: Mapping[str, str],
     max_items: int,
     ties: Sequence[str] = (),
+    cut: str | None = None,
 ) -> Any:
     """Add the columns of a history to typed or encoded rows.
 
@@ -111,16 +114,17 @@ def history_of(
         channels: As for `add_history`.
         max_items: Events that are kept.
         ties: As for `add_history`.
+        cut: As for `add_history`.
 
     Returns:
-        `rows` with an array column per channel, and with `time_gap` whole seconds, int64.
+        `rows` with an array column per channel, with `time_gap` whole seconds, int64, and `cut`.
     """
     counts = counting_events(rows, name, spec)
     if not spec.time_gap:
-        return add_history(rows, counts, channels, max_items, spec.gap_s, ties)
+        return add_history(rows, counts, channels, max_items, spec.gap_s, ties, cut)
     # without ties the channels order events, and times are not among those
     carried = {**channels, "_time": gap_name(name)}
-    rows = add_history(rows, counts, carried, max_items, spec.gap_s, ties or tuple(channels))
+    rows = add_history(rows, counts, carried, max_items, spec.gap_s, ties or tuple(channels), cut)
     return rows.mutate({gap_name(name): seconds_before(rows[gap_name(name)], rows._time)})
 
 
@@ -187,6 +191,15 @@ def _columns(
         case DatetimeSpec():
             return {feature: encode_part(encoded[moment_column(raw.get_name())], spec)}
     raise TypeError(f"{feature} reads no column")
+
+
+def cut_column(name: str) -> str:
+    """Return the rows' column that says where items of a list input, or a history, were left out.
+
+    Args:
+        name: Of the raw input, or the history.
+    """
+    return f"_cut_{name}"
 
 
 def moment_column(raw_input: str) -> str:

@@ -16,6 +16,7 @@ def add_history(
     max_items: int,
     gap_s: float = 0.0,
     ties: Sequence[str] = (),
+    cut: str | None = None,
 ) -> Any:
     """Add the newest counting events before each row, oldest first.
 
@@ -32,10 +33,11 @@ def add_history(
         gap_s: An event counts for a row only if event time < row time - gap, in seconds.
         ties: Columns whose values order events of the same time, so that the order of the rows
             does not; the channels if none are given.
+        cut: Name of a boolean column to add, which says where older events were left out.
 
     Returns:
-        `rows` with one array column per channel, never null: events with the same time do not
-        see each other; rows without an entity or a time have an empty history.
+        `rows` with one array column per channel, never null, and `cut` if named: events with the
+        same time do not see each other; rows without an entity or a time have an empty history.
     """
     gap = round(gap_s * MICROSECONDS_PER_SECOND)
     known = rows._entity.notnull() & rows._time.notnull()
@@ -49,7 +51,7 @@ def add_history(
     past = numbered.left_join(
         snapshots,
         [numbered._entity == snapshots._entity, numbered._seen == snapshots._number],
-    ).select(_row="_row", _past="_past")
+    ).select(_row="_row", _past="_past", _seen="_seen")
     joined = rows.left_join(past, "_row", rname="{name}_past").drop("_row_past")
     added = {
         name: joined._past.map(lambda event, column=column: event[column])
@@ -58,7 +60,9 @@ def add_history(
     empty = {
         name: array.fill_null(ibis.literal([], type=array.type())) for name, array in added.items()
     }
-    return joined.mutate(**empty).drop("_past")
+    if cut:
+        empty[cut] = joined._seen > max_items
+    return joined.mutate(**empty).drop("_past", "_seen")
 
 
 def is_before(event: Any, moment: Any, gap_s: float) -> Any:

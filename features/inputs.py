@@ -5,11 +5,11 @@ import re
 from functools import partial
 from typing import Literal
 
+from features.options import Options
 from features.specs import (
     CategoricalSpec,
     ColumnSpec,
     DatetimeSpec,
-    Spec,
     Specs,
     TimeFormat,
     is_past_only,
@@ -20,7 +20,7 @@ _INPUT_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 InputType = Literal["text", "integer", "number", "texts"]
 
 
-class RawInput(Spec):
+class RawInput(Options):
     """One raw value that a row has: a column of the typed rows, an input of the served model.
 
     A feature's input carries the feature's name. Features that read the same column (hour and

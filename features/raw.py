@@ -92,15 +92,18 @@ def _means_missing(text: Any, rule: NullRule) -> Any:
 
 
 def read_integer(column: Any, rule: NullRule) -> Read:
-    """Read a whole number that fits int64."""
-    text = read_text(column, NullRule(rule.tokens, trim=True))
+    """Read a whole number that fits int64, written with zeros behind its point or without."""
+    read = read_text(column, NullRule(rule.tokens, trim=True))
+    text = read.value
     if column.type().is_integer():
-        value = ibis.ifelse(text.value.notnull(), column, None).try_cast("int64")
+        value = ibis.ifelse(text.notnull(), column, None).try_cast("int64")
     else:
-        digits = text.value.re_search(_WHOLE_NUMBER)
-        value = ibis.ifelse(digits, text.value, None).try_cast("int64")
+        # 42.0 is 42, exactly also where a float would lose digits
+        text = text.re_replace(r"([0-9])\.0+$", r"\1")
+        text = ibis.ifelse(_means_missing(text, rule), None, text)
+        value = ibis.ifelse(text.re_search(_WHOLE_NUMBER), text, None).try_cast("int64")
     value = value.nullif(MISSING_INTEGER)
-    return Read(value, text.malformed | (text.value.notnull() & value.isnull()))
+    return Read(value, read.malformed | (text.notnull() & value.isnull()))
 
 
 def read_number(column: Any, rule: NullRule) -> Read:
@@ -131,13 +134,14 @@ def _without(number: Any, missing: Sequence[float]) -> Any:
 
 def read_texts(
     column: Any, rule: NullRule, separator: str, weight_separator: str | None, max_items: int
-) -> tuple[Read, Any | None]:
+) -> tuple[Read, Any | None, Any]:
     """Read a list of texts, and the weights of its items where they have any.
 
     Empty items and null tokens are left out; a weight that is not written counts 1.
 
     Returns:
-        The items, array<string> never null, and the weights, array<float32> or None.
+        The items, array<string> never null; the weights, array<float32> or None; and whether
+        items were left out as too many, boolean.
     """
 
     def name(item: Any) -> Any:
@@ -148,13 +152,14 @@ def read_texts(
 
     items, malformed = _items(column, separator)
     if weight_separator is None:
-        return Read(items.filter(is_real)[:max_items].map(name), malformed), None
+        real = items.filter(is_real)
+        return Read(real[:max_items].map(name), malformed), None, real.length() > max_items
     pieces = items.filter(lambda item: item.notnull()).map(lambda i: i.split(weight_separator))
     pieces = pieces.filter(lambda piece: is_real(piece[0]))
     unreadable = pieces.filter(lambda p: (p.length() > 2) | _weight(p).isnull()).length() > 0
     kept = pieces[:max_items]
     names = kept.map(lambda piece: name(piece[0]))
-    return Read(names, malformed | unreadable), kept.map(_weight)
+    return Read(names, malformed | unreadable), kept.map(_weight), pieces.length() > max_items
 
 
 def _items(column: Any, separator: str) -> tuple[Any, Any]:

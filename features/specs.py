@@ -4,8 +4,9 @@
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+from pydantic import Field, FiniteFloat, model_validator
 
+from features.options import Options
 from features.schema import FIRST_UNKNOWN, MOST_ROWS
 
 TimeUnit = Literal["s", "ms", "us", "ns"]
@@ -16,15 +17,10 @@ PART_SIZES: Mapping[DatetimePart, int] = {
 """Number of values of each part; days and months count from 1, weekday 0 is Monday."""
 
 _MOST_BUCKETS = MOST_ROWS - FIRST_UNKNOWN
+_MOST_ITEMS = 1_000_000
 
 
-class Spec(BaseModel):
-    """Base of all specs: frozen, unknown keys refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class TimeFormat(Spec):
+class TimeFormat(Options):
     """How a moment is written: a count since 1970-01-01 UTC, or text."""
 
     unit: TimeUnit | None = Field(
@@ -43,7 +39,7 @@ class TimeFormat(Spec):
         return self
 
 
-class ColumnSpec(Spec):
+class ColumnSpec(Options):
     """Base of the features that read a column of the data."""
 
     column: str | None = Field(
@@ -77,7 +73,12 @@ class CategoricalSpec(IdSpec):
     weight_separator: str | None = Field(
         None, min_length=1, description="Text between an item and its weight, as : in item:0.5."
     )
-    max_items: int = Field(50, ge=1, description="Items of a list that are kept, from the left.")
+    max_items: int = Field(
+        50,
+        ge=1,
+        le=_MOST_ITEMS,
+        description="Items of a list that are kept, from the left.",
+    )
     min_count: int = Field(1, ge=1, description="Rarer values in the training rows are unknown.")
     max_size: int | None = Field(None, ge=1, description="Keep only this many values, by count.")
     hash_buckets: int | None = Field(
@@ -177,7 +178,7 @@ class DatetimeSpec(IdSpec, TimeFormat):
     part: DatetimePart = Field(description="hour, weekday (0 = Monday), day, month, hour_of_week.")
 
 
-class HistorySpec(Spec):
+class HistorySpec(Options):
     """The entity's events strictly before the row's time, oldest first, the newest kept."""
 
     kind: Literal["history"]
@@ -190,7 +191,9 @@ class HistorySpec(Spec):
         "positive",
         description="Which events count: those with a positive label, all, or {column: [values]}.",
     )
-    max_items: int = Field(50, ge=1, description="Events that are kept, the newest.")
+    max_items: int = Field(
+        50, ge=1, le=_MOST_ITEMS, description="Events that are kept, the newest."
+    )
     gap_s: float = Field(
         0.0, ge=0, description="Only events more than this many seconds before the row count."
     )

@@ -10,12 +10,13 @@ from models.ctr_model import Tensors
 from models.fields import FieldConfig, LinearFieldModel, problems_of_vectors
 from models.layers.interactions import pair_products
 from models.layers.pair_attention import PairAttention
+from models.limits import Width
 
 
 class AFMConfig(FieldConfig):
     """Options of `AFM`."""
 
-    attention_units: int = Field(8, ge=1, description="Width of the attention network (b and h).")
+    attention_units: Width = Field(8, description="Width of the attention network (b and h).")
     attention_l2: float = Field(
         0.0,
         ge=0,
@@ -55,6 +56,7 @@ class AFM(LinearFieldModel):
         little difference from 1 to 256). Items of one list form no pairs among themselves.
     """
 
+    forms_pairs = True
     pair_weight_name = "attention"
     symbols: ClassVar[Mapping[str, str]] = {
         "A": "attention_units",

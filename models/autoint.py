@@ -16,6 +16,7 @@ from models.fields import (
 )
 from models.layers.mlp import MLP, Units
 from models.layers.regularisation import l2_penalty
+from models.limits import Repeats, Several, Width
 
 
 class AutoIntConfig(DeepFieldConfig):
@@ -24,9 +25,9 @@ class AutoIntConfig(DeepFieldConfig):
     initial_stddev: float = Field(
         0.1, gt=0, description="Standard deviation of the vectors' coordinates at the start."
     )
-    interacting_layers: int = Field(3, ge=1, description="Number of interacting layers.")
-    num_heads: int = Field(2, ge=1, description="Heads of each interacting layer.")
-    head_dim: int = Field(32, ge=1, description="Width of each head.")
+    interacting_layers: Repeats = Field(3, description="Number of interacting layers.")
+    num_heads: Several = Field(2, description="Heads of each interacting layer.")
+    head_dim: Width = Field(32, description="Width of each head.")
     dropout_rate: float = Field(
         0.0,
         ge=0,

@@ -22,6 +22,7 @@ from models.layers.mlp import Units
 from models.layers.positions import RecencyEncoding, recency_ranks
 from models.layers.transformer import Encoder
 from models.layers.transformer_parts import BlockOptions
+from models.limits import Repeats, Several, Width
 
 
 class BSTConfig(EmbeddingMLPConfig):
@@ -31,10 +32,10 @@ class BSTConfig(EmbeddingMLPConfig):
         (1024, 512, 256), description="Width of each hidden layer of the MLP."
     )
     activation: Activation = Field("leaky_relu", description="Of the MLP's hidden layers.")
-    transformer_layers: int = Field(1, ge=1, description="Number of transformer layers.")
-    num_heads: int = Field(8, ge=1, description="Heads of each self-attention.")
-    feed_forward_units: int = Field(
-        64, ge=1, description="Width inside each transformer layer's feed-forward part."
+    transformer_layers: Repeats = Field(1, description="Number of transformer layers.")
+    num_heads: Several = Field(8, description="Heads of each self-attention.")
+    feed_forward_units: Width = Field(
+        64, description="Width inside each transformer layer's feed-forward part."
     )
     dropout_rate: float = Field(
         0.0,

@@ -6,8 +6,9 @@ from typing import Any, ClassVar, Literal
 
 import keras
 import tensorflow as tf
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field, field_validator
 
+from features.options import Options
 from features.schema import FeatureSchema
 from models.history_weights import WeightsMeaning
 from models.layers.distinct_rows import take_columns
@@ -16,16 +17,22 @@ from models.layers.embeddings import EmbeddingTables
 Tensors = Mapping[str, tf.Tensor]
 
 
-class ModelConfig(BaseModel):
+class ModelConfig(Options):
     """What every model's Config has."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     features: tuple[str, ...] | None = Field(
         None,
         min_length=1,
         description="Features that the model uses; all declared ones when left out.",
     )
+
+    @field_validator("features")
+    @classmethod
+    def _each_once(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        names = value or ()
+        if repeated := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"names {', '.join(repeated)} twice; name each feature once")
+        return value
 
 
 class CTRModel(keras.Model):
@@ -59,6 +66,8 @@ class CTRModel(keras.Model):
     """How numbers enter a model whose Config has no `numeric_input`."""
     pair_weight_name: ClassVar[Literal["attention", "strength"] | None] = None
     """What `pair_weights` are: attention adds up to 1 over a row's pairs, a strength is any."""
+    forms_pairs: ClassVar[bool] = False
+    """Whether, beside a linear part, it has pairs of fields alone: one field makes it `LR`."""
     symbols: ClassVar[Mapping[str, str]] = {}
     """What the model's own letters in `parameter_formula` mean; see also `models.sizes.SYMBOLS`."""
 
@@ -147,6 +156,11 @@ class CTRModel(keras.Model):
     @property
     def field_names(self) -> tuple[str, ...]:
         """Names of the fields that form pairs."""
+        return ()
+
+    @property
+    def vector_names(self) -> tuple[str, ...]:
+        """Names of the vectors of one length that v of an id consists of; empty if it is one."""
         return ()
 
     def pair_weights(self, batch: Tensors) -> tf.Tensor | None:

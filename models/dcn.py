@@ -11,14 +11,15 @@ from models.ctr_model import Tensors
 from models.fields import SideBySideConfig, VectorFieldModel, problems_of_fields, squeeze_logits
 from models.layers.mlp import MLP
 from models.layers.regularisation import l2_penalty
+from models.limits import Width
 
 
 class DCNConfig(SideBySideConfig):
     """Options of `DCN`."""
 
-    cross_layers: int = Field(2, ge=0, description="Number of cross layers.")
-    rank: int | None = Field(
-        None, ge=1, description="Rank of the cross layers' matrices; full when left out."
+    cross_layers: int = Field(2, ge=0, le=50, description="Number of cross layers.")
+    rank: Width | None = Field(
+        None, description="Rank of the cross layers' matrices; full when left out."
     )
     cross_l2: float = Field(0.0, ge=0, description="λ of the penalty λ/2·|W|² on each cross layer.")
     structure: Literal["stacked", "parallel"] = Field(

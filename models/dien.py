@@ -20,6 +20,7 @@ from models.layers.masking import masked_softmax
 from models.layers.next_event import NextEventLoss
 from models.layers.recurrent import AGRU, AIGRU, AUGRU, GRU
 from models.layers.scorers import GeneralScorer
+from models.limits import Several
 
 Evolution = Literal["augru", "agru", "aigru"]
 _UNITS: Mapping[Evolution, type[AUGRU | AGRU | AIGRU]] = {
@@ -45,8 +46,8 @@ class DIENConfig(EmbeddingMLPConfig):
     auxiliary_weight: float = Field(
         1.0, ge=0, description="α of the loss of telling the next event from others; 0 for none."
     )
-    num_negatives: int = Field(
-        8, ge=1, description="Events of other rows that a row's next events are told from."
+    num_negatives: Several = Field(
+        8, description="Events of other rows that a row's next events are told from."
     )
 
 

@@ -10,15 +10,16 @@ from models.ctr_model import Tensors
 from models.histories import EmbeddingMLPConfig, history_mask, problems_of_targets
 from models.history_weights import ANY, ONE, WeightsMeaning
 from models.layers.memory_episodes import DynamicMemory, GateNormalisation
+from models.limits import Repeats, Width
 from models.memory import MemoryNetwork, fields_of
 
 
 class DMNConfig(EmbeddingMLPConfig):
     """Options of `DMN`."""
 
-    memory_units: int = Field(32, ge=1, description="Width of facts, question and memory.")
-    num_episodes: int = Field(3, ge=1, description="How many times the history is gone through.")
-    gate_units: int = Field(32, ge=1, description="Width of the gate's hidden layer.")
+    memory_units: Width = Field(32, description="Width of facts, question and memory.")
+    num_episodes: Repeats = Field(3, description="How many times the history is gone through.")
+    gate_units: Width = Field(32, description="Width of the gate's hidden layer.")
     gate_normalisation: GateNormalisation = Field(
         "sigmoid",
         description="Whether each event's gate opens by itself, or all of them share by soft-max.",

@@ -12,13 +12,14 @@ from models.fields import FieldConfig, problems_of_fields
 from models.layers.distinct_rows import sum_of_rows, take_rows
 from models.layers.embeddings import EmbeddingTables
 from models.layers.interactions import FieldRows, VectorsThenLinear, upper_triangle
+from models.limits import Width
 
 
 class FFMConfig(FieldConfig):
     """Options of `FFM`."""
 
-    embedding_dim: int = Field(
-        4, ge=1, description="Length k of each vector; an id has one per field, F · k + 1 numbers."
+    embedding_dim: Width = Field(
+        4, description="Length k of each vector; an id has one per field, F · k + 1 numbers."
     )
     initial_stddev: float = Field(
         0.03, gt=0, description="Standard deviation of the vectors' coordinates at the start."
@@ -86,6 +87,8 @@ class FFM(CTRModel):
         to large logits, which a few epochs of Adagrad undo but a single one of Adam does not. With
         741 pairs of fields those of deviation 0.1 are noise enough to cost 0.03 AUC after an epoch.
     """
+
+    forms_pairs = True
 
     def __init__(
         self, schema: FeatureSchema, config: FFMConfig, slot_values: Sequence[float] = ()
@@ -196,6 +199,11 @@ class FFM(CTRModel):
     @property
     def field_names(self) -> tuple[str, ...]:
         """Names of the fields."""
+        return self.fields.names
+
+    @property
+    def vector_names(self) -> tuple[str, ...]:
+        """Names of the fields that a value's vectors are for, in their order."""
         return self.fields.names
 
     def _met(self, embedded: Met | Tensors, batch: Tensors) -> tuple[tf.Tensor, tf.Tensor]:

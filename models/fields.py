@@ -20,12 +20,13 @@ from models.layers.fields import (
 from models.layers.interactions import VectorsThenLinear
 from models.layers.masking import ListPooling
 from models.layers.mlp import MLP, MLPOptions, Units
+from models.limits import Width
 
 
 class FieldConfig(ModelConfig):
     """Options of every model that has a vector per field."""
 
-    embedding_dim: int = Field(16, ge=1, description="Length of each field's vector.")
+    embedding_dim: Width = Field(16, description="Length of each field's vector.")
     initial_stddev: float = Field(
         0.01, gt=0, description="Standard deviation of the vectors' coordinates at the start."
     )
@@ -63,7 +64,33 @@ class SideBySideConfig(DeepFieldConfig):
     )
 
 
-class LinearFieldModel(CTRModel):
+class FieldModel(CTRModel):
+    """A model whose logit is a linear part of its `fields` and `interactions` between them."""
+
+    fields: LinearAndVectors | FieldLinearAndVectors
+
+    def terms(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return the parts of the logit; see `CTRModel.terms`."""
+        terms = self.fields.linear_terms(self.embeddings(batch), batch)
+        linear = {"bias": tf.fill([tf.shape(terms)[0]], self.fields.bias), "linear": terms}
+        return linear | self.interactions(batch)
+
+    def interactions(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return the parts of the logit beside the linear ones, as `CTRModel.terms`."""
+        raise NotImplementedError
+
+    @property
+    def linear_names(self) -> tuple[str, ...]:
+        """Names of the linear terms."""
+        return self.fields.names
+
+    @property
+    def field_names(self) -> tuple[str, ...]:
+        """Names of the fields."""
+        return self.fields.rows.names
+
+
+class LinearFieldModel(FieldModel):
     """A model that starts from `w_0 + Σ_i w_i x_i` and the fields' vectors x_i v_i.
 
     Args:
@@ -92,24 +119,6 @@ class LinearFieldModel(CTRModel):
     def parameter_formula(config: Any) -> str:
         """Return the weights of tables and linear part; see `CTRModel.parameter_formula`."""
         return "(R + N) (k + 1) + D + 1"
-
-    def terms(self, batch: Tensors) -> dict[str, tf.Tensor]:
-        """Return the parts of the logit; see `CTRModel.terms`."""
-        return linear_terms(self.fields, self.embeddings(batch), batch) | self.interactions(batch)
-
-    def interactions(self, batch: Tensors) -> dict[str, tf.Tensor]:
-        """Return the parts of the logit beside the linear ones, as `CTRModel.terms`."""
-        raise NotImplementedError
-
-    @property
-    def linear_names(self) -> tuple[str, ...]:
-        """Names of the linear terms."""
-        return self.fields.names
-
-    @property
-    def field_names(self) -> tuple[str, ...]:
-        """Names of the fields."""
-        return self.fields.rows.names
 
 
 class DeepFieldModel(LinearFieldModel):
@@ -148,20 +157,6 @@ class VectorFieldModel(CTRModel):
         self.fields = FieldVectors(
             self.schema, dim, initializer, config.list_pooling, config.numeric_input
         )
-
-
-def linear_terms(
-    fields: LinearAndVectors | FieldLinearAndVectors, embedded: Tensors, batch: Tensors
-) -> dict[str, tf.Tensor]:
-    """Return the bias and the linear terms of a model's fields, as `CTRModel.terms` has them.
-
-    Args:
-        fields: The model's layer.
-        embedded: Rows by batch key.
-        batch: The batch.
-    """
-    terms = fields.linear_terms(embedded, batch)
-    return {"bias": tf.fill([tf.shape(terms)[0]], fields.bias), "linear": terms}
 
 
 def problems_of_fields(kind: str, schema: FeatureSchema, use_numeric: bool = True) -> list[str]:

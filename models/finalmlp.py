@@ -11,6 +11,7 @@ from features.schema import FeatureSchema
 from models.ctr_model import Tensors
 from models.fields import SideBySideConfig, VectorFieldModel, problems_of_fields, squeeze_logits
 from models.layers.mlp import MLP, MLPOptions, Units
+from models.limits import Several
 
 
 class FinalMLPConfig(SideBySideConfig):
@@ -22,7 +23,7 @@ class FinalMLPConfig(SideBySideConfig):
     second_hidden_units: Units = Field(
         (400, 400, 400), min_length=1, description="The same of the second stream."
     )
-    num_heads: int = Field(10, ge=1, description="Heads of the bilinear fusion.")
+    num_heads: Several = Field(10, description="Heads of the bilinear fusion.")
     gate_hidden_units: Units | None = Field(
         (64,), description="Width of each hidden layer of the gates; none: streams have no gates."
     )

@@ -35,6 +35,8 @@ class FM(LinearFieldModel):
         `list_pooling: mean` x sums to 1 over a list, as in its Fig. 1.
     """
 
+    forms_pairs = True
+
     @staticmethod
     def problems(schema: FeatureSchema, config: FMConfig) -> list[str]:
         """Return what does not fit, in plain words; empty if all does."""

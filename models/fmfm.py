@@ -39,6 +39,8 @@ class FmFM(LinearFieldModel):
         matrices start as identities. Items of one list form no pairs among themselves.
     """
 
+    forms_pairs = True
+
     def __init__(
         self, schema: FeatureSchema, config: FmFMConfig, slot_values: Sequence[float] = ()
     ) -> None:

@@ -8,8 +8,8 @@ import tensorflow as tf
 from pydantic import Field
 
 from features.schema import FeatureSchema
-from models.ctr_model import CTRModel, Tensors
-from models.fields import FieldConfig, linear_terms, problems_of_vectors
+from models.ctr_model import Tensors
+from models.fields import FieldConfig, FieldModel, problems_of_vectors
 from models.layers.embeddings import EmbeddingTables
 from models.layers.fields import FieldLinearAndVectors, LinearAndVectors
 from models.layers.interactions import VectorsThenLinear, pair_products, upper_triangle
@@ -25,7 +25,7 @@ class FwFMConfig(FieldConfig):
     )
 
 
-class FwFM(CTRModel):
+class FwFM(FieldModel):
     """Field-weighted factorisation machine: each pair of fields has a strength.
 
     ŷ = w_0 + Σ_i <v_i, w_{F(i)}> x_i + Σ_{i<j} r_{F(i)F(j)} <v_i, v_j> x_i x_j
@@ -50,6 +50,7 @@ class FwFM(CTRModel):
         among themselves.
     """
 
+    forms_pairs = True
     pair_weight_name = "strength"
 
     def __init__(
@@ -97,12 +98,10 @@ class FwFM(CTRModel):
         partners = tf.reshape(strengths @ tf.reshape(fields, (len(vectors), -1)), tf.shape(fields))
         return linear + tf.reduce_sum(fields * partners, axis=(0, 2))
 
-    def terms(self, batch: Tensors) -> dict[str, tf.Tensor]:
-        """Return the parts of the logit; see `CTRModel.terms`."""
-        embedded = self.embeddings(batch)
-        _, vectors, _ = self.fields(embedded, batch)
-        pairs = self.strengths * pair_products(vectors)
-        return linear_terms(self.fields, embedded, batch) | {"pairs": pairs}
+    def interactions(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        """Return the parts beside the linear ones; see `CTRModel.terms`."""
+        _, vectors, _ = self.fields(self.embeddings(batch), batch)
+        return {"pairs": self.strengths * pair_products(vectors)}
 
     def pair_weights(self, batch: Tensors) -> tf.Tensor:
         """Return r_ij, the same for every row, float (batch, fields, fields), 0 unless i < j."""
@@ -110,13 +109,3 @@ class FwFM(CTRModel):
         rows = tf.shape(vectors[0])[0]
         strengths = upper_triangle(tf.convert_to_tensor(self.strengths))
         return tf.tile(strengths[tf.newaxis], (rows, 1, 1))
-
-    @property
-    def linear_names(self) -> tuple[str, ...]:
-        """Names of the linear terms."""
-        return self.fields.names
-
-    @property
-    def field_names(self) -> tuple[str, ...]:
-        """Names of the fields."""
-        return self.fields.rows.names

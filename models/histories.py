@@ -8,18 +8,19 @@ import keras
 import tensorflow as tf
 from pydantic import Field
 
-from features.schema import FeatureSchema, History, length_key
+from features.schema import PADDING, FeatureSchema, History, length_key
 from models.ctr_model import CTRModel, ModelConfig, Tensors, stack_numeric
 from models.layers.activations import Activation
 from models.layers.embeddings import EmbeddingTables
 from models.layers.masking import ListPooling, length_mask, pool_list
 from models.layers.mlp import MLP, MLPOptions
+from models.limits import Width
 
 
 class EmbeddingMLPConfig(ModelConfig, MLPOptions):
     """Options of every `EmbeddingMLP`."""
 
-    embedding_dim: int = Field(16, ge=1, description="Length of each embedding.")
+    embedding_dim: Width = Field(16, description="Length of each embedding.")
     initial_stddev: float = Field(
         0.1, gt=0, description="Standard deviation of the embeddings' coordinates at the start."
     )
@@ -83,6 +84,10 @@ class EmbeddingMLP(CTRModel):
         """Return what does not fit, in plain words; empty if all does."""
         return [] if schema.features else ["there is no feature; name at least one in `features:`"]
 
+    def call(self, batch: Tensors, training: bool = False) -> tf.Tensor:
+        """Return logits (batch,); see `CTRModel`. Histories may have no place at all."""
+        return super().call(with_places(self.schema.histories, batch), training)
+
     def terms(self, batch: Tensors) -> dict[str, tf.Tensor]:
         """Return the MLP's output, the only part; see `CTRModel.terms`."""
         return {"mlp": self(batch, training=False)}
@@ -112,6 +117,22 @@ def history_mask(history: History, batch: Tensors) -> tf.Tensor:
     """Return which places of a history hold events, bool (batch, items)."""
     places = tf.shape(batch[history.channels[0].name])[1]
     return length_mask(batch[length_key(history.name)], places)
+
+
+def with_places(histories: Sequence[History], batch: Tensors) -> Tensors:
+    """Return the batch with a place of padding in each history that has no place at all.
+
+    Layers then need no case for what has no newest event, no best one and no step.
+    """
+    found = dict(batch)
+    for history in histories:
+        for channel in history.channels:
+            ids = batch[channel.name]
+            if not ids.shape[1]:  # none, or not known before the graph runs
+                missing = tf.maximum(1 - tf.shape(ids)[1], 0)
+                wider = tf.pad(ids, [[0, 0], [0, missing]], constant_values=PADDING)
+                found[channel.name] = tf.ensure_shape(wider, [ids.shape[0], None])
+    return found
 
 
 def places_key(history: str) -> str:

@@ -10,6 +10,7 @@ from models.ctr_model import Tensors
 from models.histories import EmbeddingMLPConfig, history_mask, problems_of_targets
 from models.history_weights import ONE, UP_TO_ONE, WeightsMeaning
 from models.layers.memory_keys import KeyValueMemory, SimHash, newest, put_back, same_key
+from models.limits import Repeats, Several, Width
 from models.memory import MemoryNetwork
 
 _MATCH = {
@@ -21,7 +22,7 @@ _MATCH = {
 class KVMemNNConfig(EmbeddingMLPConfig):
     """Options of `KVMemNN`."""
 
-    num_hops: int = Field(2, ge=1, description="How many times the memory is read.")
+    num_hops: Repeats = Field(2, description="How many times the memory is read.")
     key_columns: tuple[str, ...] | None = Field(
         None,
         description="What of an event is compared with the candidate: columns of the history. When "
@@ -37,10 +38,10 @@ class KVMemNNConfig(EmbeddingMLPConfig):
         description="Which events are looked at: all; those that share an id with the candidate; "
         "or those whose keys point in about its direction.",
     )
-    max_memories: int = Field(
-        32, ge=1, description="How many events key hashing keeps at most, the newest ones."
+    max_memories: Width = Field(
+        32, description="How many events key hashing keeps at most, the newest ones."
     )
-    hash_bits: int = Field(16, ge=1, description="Random hyperplanes of simhash.")
+    hash_bits: Several = Field(16, description="Random hyperplanes of simhash.")
     hash_distance: int = Field(
         4, ge=0, description="In how many of its bits an event's key may differ from the candidate."
     )

@@ -10,20 +10,21 @@ from models.ctr_model import Tensors
 from models.histories import EmbeddingMLPConfig, history_mask, problems_of_targets
 from models.history_weights import WeightsMeaning
 from models.layers.memory_hops import EndToEndMemory, Tying, number_of_sets, position_encoding
+from models.limits import Repeats, Width
 from models.memory import MemoryNetwork, fields_of
 
 
 class MemN2NConfig(EmbeddingMLPConfig):
     """Options of `MemN2N`."""
 
-    embedding_dim: int = Field(16, ge=1, description="Length of an embedding in each set.")
+    embedding_dim: Width = Field(16, description="Length of an embedding in each set.")
     initial_stddev: float = Field(
         0.5,
         gt=0,
         description="Standard deviation of the embeddings' coordinates at the start; 0.5 is "
         "16^(-1/4), by which the product of two of length 16 has variance 1.",
     )
-    num_hops: int = Field(3, ge=1, description="How many times the memory is read.")
+    num_hops: Repeats = Field(3, description="How many times the memory is read.")
     tying: Tying = Field(
         "adjacent",
         description="Which embeddings the hops share: adjacent, where what a hop reads is what the "

@@ -12,6 +12,7 @@ from models.history_weights import ONE, UP_TO_ONE, WeightsMeaning
 from models.layers.memory_keys import put_back
 from models.layers.memory_slots import Gating, MarginRanking, SupportingMemories, store
 from models.layers.positions import recency_ranks
+from models.limits import Repeats, Width
 from models.memory import MemoryNetwork, fields_of
 
 SCORED, ASKED, CHOSEN = range(3)
@@ -21,11 +22,10 @@ SCORED, ASKED, CHOSEN = range(3)
 class MemNNConfig(EmbeddingMLPConfig):
     """Options of `MemNN`."""
 
-    embedding_dim: int = Field(16, ge=1, description="Length of each of an id's three embeddings.")
-    num_supports: int = Field(2, ge=1, description="How many events are chosen, one by one.")
-    num_slots: int | None = Field(
+    embedding_dim: Width = Field(16, description="Length of each of an id's three embeddings.")
+    num_supports: Repeats = Field(2, description="How many events are chosen, one by one.")
+    num_slots: Width | None = Field(
         None,
-        ge=1,
         description="Slots of a history's memory: an event replaces what its slot held. When left "
         "out every event has a slot of its own.",
     )
@@ -41,8 +41,8 @@ class MemNNConfig(EmbeddingMLPConfig):
         0.0, ge=0, description="λ of the margin ranking loss beside log loss; 0 for none."
     )
     ranking_margin: float = Field(0.1, gt=0, description="γ of the margin ranking loss.")
-    ranking_negatives: int = Field(
-        4, ge=1, description="How many rows of the batch the ranking loss compares each with."
+    ranking_negatives: Repeats = Field(
+        4, description="How many rows of the batch the ranking loss compares each with."
     )
 
 

@@ -52,6 +52,8 @@ class NFM(LinearFieldModel):
         one list form no pairs among themselves.
     """
 
+    forms_pairs = True
+
     def __init__(
         self, schema: FeatureSchema, config: NFMConfig, slot_values: Sequence[float] = ()
     ) -> None:

@@ -150,6 +150,22 @@ def check(kind: str, schema: FeatureSchema, config: ModelConfig) -> list[str]:
     return model.problems(schema.select(config.features), config)
 
 
+def fields_of(kind: str, schema: FeatureSchema, config: ModelConfig) -> list[str]:
+    """Return the features that are fields of a model.
+
+    Args:
+        kind: One of `MODELS`.
+        schema: Features of the model.
+        config: The kind's Config.
+
+    Raises:
+        ValueError: There is no such kind.
+    """
+    entering = getattr(config, "numeric_input", entry(kind).model.numeric_input)
+    kinds = ("categorical", "list", "numeric") if entering == "fields" else ("categorical", "list")
+    return [feature.name for feature in schema.features if feature.kind in kinds]
+
+
 def build(
     kind: str, schema: FeatureSchema, config: ModelConfig, slot_values: Sequence[float] = ()
 ) -> CTRModel:

@@ -18,15 +18,16 @@ from models.history_weights import WeightsMeaning, last_of
 from models.layers.positions import RecencyEncoding, recency_ranks
 from models.layers.transformer import Encoder
 from models.layers.transformer_parts import BlockOptions
+from models.limits import Repeats, Several, Width
 
 
 class SASRecConfig(EmbeddingMLPConfig):
     """Options of `SASRec`."""
 
-    encoder_layers: int = Field(2, ge=1, description="Number of self-attention blocks.")
-    num_heads: int = Field(1, ge=1, description="Heads of each self-attention.")
-    feed_forward_units: int = Field(
-        64, ge=1, description="Width inside each block's feed-forward part."
+    encoder_layers: Repeats = Field(2, description="Number of self-attention blocks.")
+    num_heads: Several = Field(1, description="Heads of each self-attention.")
+    feed_forward_units: Width = Field(
+        64, description="Width inside each block's feed-forward part."
     )
     dropout_rate: float = Field(
         0.0,

@@ -20,16 +20,17 @@ from models.layers.positions import RecencyEncoding, recency_ranks
 from models.layers.scorers import Shape, heads_initializer
 from models.layers.transformer import Decoder, Encoder
 from models.layers.transformer_parts import BlockOptions, Order
+from models.limits import Repeats, Several, Width
 
 
 class TransformerConfig(EmbeddingMLPConfig):
     """Options of `Transformer`."""
 
-    encoder_layers: int = Field(2, ge=1, description="Number of encoder layers.")
-    decoder_layers: int = Field(2, ge=1, description="Number of decoder layers.")
-    num_heads: int = Field(8, ge=1, description="Heads of each attention.")
-    feed_forward_units: int = Field(
-        64, ge=1, description="Width inside each layer's feed-forward part."
+    encoder_layers: Repeats = Field(2, description="Number of encoder layers.")
+    decoder_layers: Repeats = Field(2, description="Number of decoder layers.")
+    num_heads: Several = Field(8, description="Heads of each attention.")
+    feed_forward_units: Width = Field(
+        64, description="Width inside each layer's feed-forward part."
     )
     order: Order = Field(
         "post", description="Whether parts of a layer are normalised after or before they act."

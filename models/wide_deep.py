@@ -6,12 +6,13 @@ from features.schema import FeatureSchema
 from models.ctr_model import Tensors
 from models.fields import DeepFieldModel, SideBySideConfig, problems_of_fields
 from models.layers.mlp import Units
+from models.limits import Width
 
 
 class WideDeepConfig(SideBySideConfig):
     """Options of `WideDeep`."""
 
-    embedding_dim: int = Field(32, ge=1, description="Length of each field's vector.")
+    embedding_dim: Width = Field(32, description="Length of each field's vector.")
     hidden_units: Units = Field(
         (1024, 512, 256), description="Width of each hidden layer of the MLP."
     )

@@ -21,7 +21,12 @@ from features.specs import (
     is_past_only,
     missing_flag_name,
 )
-from pipeline.checks_model import features_with_ids, model_problems, option_problems
+from pipeline.checks_model import (
+    features_with_ids,
+    model_notes,
+    model_problems,
+    option_problems,
+)
 from pipeline.config import (
     RESERVED_KEYS,
     RESERVED_NAMES,
@@ -62,13 +67,15 @@ def find_problems(parsed: Parsed, content: Mapping[str, Any]) -> list[Problem]:
 
 
 def find_notes(config: RunConfig) -> list[str]:
-    """Return what is allowed but may be unwanted: declared features that the model leaves out."""
+    """Return what is allowed but may be unwanted: features left out, pairs of a single field."""
+    notes = list(model_notes(config))
     chosen = config.model.get("features")
     if not isinstance(chosen, list | tuple):
-        return []
+        return notes
     in_histories = {feature for _, spec in config.histories() for feature in spec.of}
     unused = [f for f in config.features if f not in chosen and f not in in_histories]
-    return [f"features.{name}: declared, but model.features leaves it out" for name in unused]
+    left_out = [f"features.{name}: declared, but model.features leaves it out" for name in unused]
+    return notes + left_out
 
 
 def validate_file(

@@ -15,9 +15,9 @@ from features.specs import (
     NumericSpec,
     is_past_only,
 )
-from models.registry import MODELS, check
+from models.registry import MODELS, check, fields_of
 from pipeline.config import RunConfig
-from pipeline.config_file import Parsed, explain, nearest
+from pipeline.config_file import Parsed, explain, nearest, nearest_kind
 from pipeline.config_yaml import Problem
 
 _SOME_ROWS = 3
@@ -56,6 +56,23 @@ def model_problems(config: RunConfig, parsed: Parsed) -> Iterator[Problem]:
     yield from _penalties(config, [table.name for table in used.tables])
 
 
+def model_notes(config: RunConfig) -> Iterator[str]:
+    """Yield what is allowed of the model's section but may be unwanted: pairs of a single field."""
+    problems, _ = option_problems(config.model)
+    schema = schema_of(_sound(config.features), lambda table: _SOME_ROWS)
+    chosen = config.model.get("features") or [feature.name for feature in schema.features]
+    if problems or set(chosen) - {feature.name for feature in schema.features}:
+        return
+    kind = config.model["kind"]
+    options = {key: value for key, value in config.model.items() if key != "kind"}
+    fields = fields_of(kind, schema.select(tuple(chosen)), MODELS[kind].config(**options))
+    if MODELS[kind].model.forms_pairs and len(fields) == 1:
+        yield (
+            f"model: {kind} has pairs of fields, and {fields[0]} is the only field: lr scores the "
+            "same with fewer weights"
+        )
+
+
 def _penalties(config: RunConfig, tables: Sequence[str]) -> Iterator[Problem]:
     penalties = config.train.table_l2
     for name in penalties if isinstance(penalties, dict) else ():
@@ -90,7 +107,7 @@ def option_problems(model: Mapping[str, Any]) -> tuple[list[Problem], dict[str, 
     if kind is None:
         return [Problem(("model", "kind"), f"is missing: one of {', '.join(MODELS)}")], None
     if not isinstance(kind, str) or kind not in MODELS:
-        hint = nearest(str(kind), MODELS)
+        hint = nearest_kind(str(kind), MODELS)
         return [Problem(("model", "kind"), f"no model is called {kind!r}{hint}")], None
     options = {key: value for key, value in model.items() if key != "kind"}
     try:

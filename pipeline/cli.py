@@ -210,7 +210,7 @@ def validate(config: Config, set_: Set = [], date: Date = None) -> None:
     from pipeline.config_file import load_config
     from pipeline.memory import describe_memory
 
-    memory, facts = describe_memory(load_config(config, set_))
+    _, memory, facts = describe_memory(load_config(config, set_))
     sys.stderr.write(f"note: {memory}\n")
     print_result({"config": str(config), "status": "valid", "notes": notes, "model": facts})
 

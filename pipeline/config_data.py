@@ -8,7 +8,6 @@ from pathlib import PurePath
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -17,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from features.options import Options
 from features.specs import TimeFormat
 
 Format = Literal["csv", "tsv", "jsonl", "parquet", "libsvm", "libffm"]
@@ -35,13 +35,11 @@ def format_by_ending(path: str) -> Format | None:
     return ENDINGS.get(suffixes[-1]) if suffixes else None
 
 
-class Section(BaseModel):
-    """Base of all sections: frozen, unknown keys refused."""
+class Section(Options):
+    """Base of all sections."""
 
     # a column called 7 or a null token -1 need no quotes
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", coerce_numbers_to_str=True, allow_inf_nan=False
-    )
+    model_config = ConfigDict(coerce_numbers_to_str=True)
 
 
 SHORT_FORMS = {"label": "column", "time": "column", "split": "kind", "model": "kind"}

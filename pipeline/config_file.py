@@ -14,7 +14,16 @@ from pipeline.config import FORMS, RunConfig
 from pipeline.config_yaml import Document, KeyPath, Problem, read_document
 from pipeline.errors import ConfigError
 
-__all__ = ["KeyPath", "Problem", "describe", "explain", "load_config", "nearest", "parse"]
+__all__ = [
+    "KeyPath",
+    "Problem",
+    "describe",
+    "explain",
+    "load_config",
+    "nearest",
+    "nearest_kind",
+    "parse",
+]
 
 _MOST_SHOWN = 20
 _ROUNDS = 20
@@ -160,7 +169,7 @@ def _problem(document: dict[str, Any], detail: Any) -> Problem:
         case "union_tag_invalid":
             context = detail["ctx"]
             tags = [tag.strip(" '") for tag in context["expected_tags"].split(",")]
-            hint = _nearest(str(context["tag"]), tags)
+            hint = nearest_kind(str(context["tag"]), tags)
             return Problem((*path, "kind"), f"unknown kind {context['tag']!r}{hint}")
         case "extra_forbidden":
             valid = _valid_keys(detail["loc"])
@@ -259,6 +268,13 @@ def _nearest(word: str, valid: Sequence[str]) -> str:
 def nearest(word: str, valid: Iterable[str]) -> str:
     """Return a hint at the valid name that is nearest to `word`, or at all that are valid."""
     return _nearest(word, sorted(set(valid)))
+
+
+def nearest_kind(word: str, kinds: Iterable[str]) -> str:
+    """Return a hint at the kind that is nearest to `word`, if one is near, and at all there are."""
+    close = difflib.get_close_matches(word, kinds := list(kinds), n=1, cutoff=0.6)
+    meant = f": did you mean {close[0]!r}?" if close else ":"
+    return f"{meant} kinds are {', '.join(kinds)}"
 
 
 def describe(document: Document, problems: Iterable[Problem]) -> str:

@@ -212,4 +212,9 @@ def _weights(found: Explained) -> dict[str, Any]:
         written = values.tolist() if values.size <= _MOST_NUMBERS else None
         path = variable.path.split("/", maxsplit=1)[-1]
         layers[path] = {"shape": list(values.shape), "values": written}
-    return {"tables": tables, "linear_columns": model.linear_columns, "layers": layers}
+    return {
+        "tables": tables,
+        "linear_columns": model.linear_columns,
+        "vectors": list(model.vector_names),
+        "layers": layers,
+    }

@@ -94,6 +94,12 @@ def _part(name: str, terms: list[Mapping[str, Any]]) -> Iterator[str]:
 def _weights(weights: Mapping[str, Any]) -> Iterator[str]:
     last = "; the last number is w, those before are v" if weights["linear_columns"] else ""
     yield f"\nrows of the tables{last}"
+    if weights["vectors"]:
+        names = ", ".join(weights["vectors"])
+        cut = (
+            f"v is cut into vectors of one length, for pairs with the fields {names}, in this order"
+        )
+        yield from wrap(cut, 96, **_INDENT)
     for table, rows in weights["tables"].items():
         for place, row in rows.items():
             yield f"    {table} {place}: {' '.join(map(number, row))}"

@@ -84,7 +84,7 @@ def _ingest(run: Run, source: Source, folder: Path) -> dict[str, Any]:
         rows, rejected = read_rows(connection, source, config, folder / "rejected")
         run.progress.event("read", rows=rows.count().execute(), rejected=rejected)
         rows, boundaries = _split(connection, rows, config)
-        counts = _check_splits(rows)
+        counts = _check_splits(rows, config.weight)
         space = FeatureSpace.fit(rows.filter(rows._split == TRAIN), config.features, rows)
         space.save(folder / "features")
         run.progress.event("fitted", tables={t.name: t.rows for t in space.schema.tables})
@@ -152,9 +152,16 @@ def _iso(microseconds: int) -> str:
     return (epoch + timedelta(microseconds=microseconds)).isoformat()
 
 
-def _check_splits(rows: Any) -> dict[str, Any]:
-    """Count rows and clicks; every part must have rows, training and validation both classes."""
-    grouped = rows.group_by("_split").agg(n=rows.count(), positives=(rows[LABEL] == 1).sum())
+def _check_splits(rows: Any, weight: str | None) -> dict[str, Any]:
+    """Count rows and clicks; every part must have rows, training and validation both classes.
+
+    Args:
+        rows: Typed rows with `_split`.
+        weight: Column of the data with their weights, which must not all be 0 in any part.
+    """
+    grouped = rows.group_by("_split").agg(
+        n=rows.count(), positives=(rows[LABEL] == 1).sum(), heaviest=rows[WEIGHT].max()
+    )
     found = {row["_split"]: row for row in grouped.to_pyarrow().to_pylist()}
     counts = {part: int(found[part]["n"]) if part in found else 0 for part in SPLITS}
     positives = {part: int(found[part]["positives"]) if part in found else 0 for part in SPLITS}
@@ -163,6 +170,12 @@ def _check_splits(rows: Any) -> dict[str, Any]:
         if counts[part] == 0:
             raise InputRejected(
                 f"split: no rows for {part}; rows by part: {counts}, in none: {left_out}"
+            )
+        if weight and found[part]["heaviest"] == 0:
+            raise InputRejected(
+                f"weight: column {weight!r} is 0 in all {counts[part]} rows for {part}, and a row "
+                "of weight 0 counts nowhere; expected weights above 0. Check the column, or leave "
+                "weight out to count all rows alike"
             )
     for part in ("train", "valid"):
         if positives[part] in (0, counts[part]):

@@ -14,7 +14,7 @@ from pipeline.config import RESERVED_NAMES, DataConfig, EngineConfig
 from pipeline.config_data import SPARSE_FORMATS
 from pipeline.engine import open_engine
 from pipeline.errors import InputRejected
-from pipeline.init_sparse import sparse_starter
+from pipeline.init_sparse import model_line, sparse_starter
 from pipeline.sources.files import first_fields, format_of, inspect, match_files
 from pipeline.sources.scan import readable, scan_files
 from pipeline.sources.sql import Wanted
@@ -286,4 +286,5 @@ def _model_lines(
             f"  history: {{kind: history, of: [{item}]}}  # the user's past positives",
             "model: {kind: din}  # weighs the history by the candidate; see: clickloom models",
         ]
-    return ["model: {kind: fm}  # all pairs of features; see: clickloom models"]
+    parts = _time_features(time) if time and _time_options(time) is not None else []
+    return [model_line(len([c for c in features if c.values or c.is_list]) + len(parts))]

@@ -70,9 +70,16 @@ def sparse_starter(path: Path, config: DataConfig) -> list[str]:
         "split: {kind: hash, valid: 0.1, test: 0.1}  # for files that are divided: kind: files",
         *(["evaluate: {group: qid}  # groups of GAUC"] if "qid" in file.columns else []),
         "features:",
-        *_features(file.columns, sample, base),
-        "model: {kind: fm}  # all pairs of features; see: clickloom models",
+        *(features := _features(file.columns, sample, base)),
+        model_line(len(features)),
     ]
+
+
+def model_line(num_fields: int) -> str:
+    """Return the line with the model of so many fields and no history."""
+    if num_fields == 1:
+        return "model: {kind: lr}  # one field has no pairs for fm; see: clickloom models"
+    return "model: {kind: fm}  # all pairs of features; see: clickloom models"
 
 
 def _fields_hint(source_format: str, sample: _Sample) -> list[str]:

@@ -4,11 +4,11 @@
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from features.schema import FIRST_UNKNOWN, FeatureSchema
+from features.schema import FIRST_UNKNOWN, MOST_ROWS, FeatureSchema
 from features.space import schema_of
 from features.specs import PART_SIZES, BucketedSpec, CategoricalSpec, DatetimeSpec, Specs
 from models.sizes import ModelSize, size_of
@@ -46,6 +46,11 @@ class ModelMemory:
     def training(self) -> int:
         """Bytes of the weights and of what the optimiser keeps."""
         return self.weights * (1 + self.slots)
+
+    def on(self, schema: FeatureSchema) -> "ModelMemory":
+        """Return what the model takes where tables have the rows of `schema`; no layer changes."""
+        tables = {table.name: table.rows for table in schema.tables}
+        return replace(self, size=replace(self.size, tables=tables))
 
     def facts(self) -> dict[str, Any]:
         """Return the numbers for JSON."""
@@ -95,8 +100,11 @@ def config_memory(config: RunConfig) -> tuple[ModelMemory, list[str]]:
     return memory, [name for name in memory.size.tables if name in unknown]
 
 
-def describe_memory(config: RunConfig) -> tuple[str, dict[str, Any]]:
-    """Say in a line and in numbers what a config's model takes, as far as it is known without data.
+def describe_memory(config: RunConfig) -> tuple[ModelMemory, str, dict[str, Any]]:
+    """Return what a config's model takes, as far as it is known without data.
+
+    Returns:
+        What it takes at least; the same in a line, and in numbers for JSON.
 
     Raises:
         ConfigError: It takes more than the config allows even with the smallest tables.
@@ -105,20 +113,29 @@ def describe_memory(config: RunConfig) -> tuple[str, dict[str, Any]]:
     require_memory(memory, config.engine.max_model_memory, config.features)
     facts = {**memory.facts(), "unknown_tables": unknown}
     if not unknown:
-        return f"the model has {memory.summary()}", facts
+        return memory, f"the model has {memory.summary()}", facts
     facts["bytes_per_value"] = memory.size.width * WEIGHT_BYTES
     facts["training_bytes_per_value"] = facts["bytes_per_value"] * (1 + memory.slots)
-    return (
+    line = (
         f"the model has at least {memory.summary()}; how many values {', '.join(unknown)} have "
         f"only data can tell, each is {format_bytes(facts['bytes_per_value'])}, "
         f"{format_bytes(facts['training_bytes_per_value'])} in training"
-    ), facts
+    )
+    return memory, line, facts
 
 
 def schema_memory(config: RunConfig, schema: FeatureSchema) -> ModelMemory:
-    """Return what a config's model takes on these features."""
+    """Return what a config's model takes on these features.
+
+    Raises:
+        ConfigError: Their tables have more rows than any model can have.
+    """
     kind, options = split_kind(config.model)
-    return ModelMemory(size_of(kind, schema, options), row_slots(config))
+    try:
+        size = size_of(kind, schema, options)
+    except ValueError as error:  # more rows than int32 can count
+        raise ConfigError(f"the model is too large: {error}") from error
+    return ModelMemory(size, row_slots(config))
 
 
 def table_size(spec: CategoricalSpec | BucketedSpec | DatetimeSpec) -> tuple[int, bool]:
@@ -147,6 +164,12 @@ def require_memory(memory: ModelMemory, limit: str | None, specs: Specs | None =
     Raises:
         ConfigError: It takes more than that.
     """
+    if memory.size.rows > MOST_ROWS:
+        raise ConfigError(
+            f"the model is too large: its tables have {memory.size.rows:,} rows, ids are int32, so "
+            f"that {MOST_ROWS:,} are the most. Largest: {memory.largest()}. What helps: "
+            f"{'; '.join(_remedies(memory.size, specs))}"
+        )
     most = parse_bytes(limit) if limit else half_of_machine()
     if memory.training <= most:
         return

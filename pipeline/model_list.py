@@ -18,7 +18,7 @@ from features.schema import (
 from models.registry import MODELS, check, entry
 from models.sizes import SYMBOLS
 from pipeline.config_docs import default_text, type_text
-from pipeline.config_file import nearest
+from pipeline.config_file import nearest_kind
 from pipeline.errors import ConfigError
 
 _TABLES = (Table(name="t", rows=3),)
@@ -38,7 +38,7 @@ def describe(kind: str) -> dict[str, Any]:
         ConfigError: There is no such kind.
     """
     if kind not in MODELS:
-        raise ConfigError(f"no model is called {kind!r}{nearest(kind, MODELS)}")
+        raise ConfigError(f"no model is called {kind!r}{nearest_kind(kind, MODELS)}")
     found = MODELS[kind]
     config = found.config()
     return {

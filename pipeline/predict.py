@@ -2,7 +2,8 @@
 """Batch scoring: raw files and an exported bundle to a Parquet file of scores."""
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import tensorflow as tf
 
+from features.inputs import input_names
+from features.schema import length_key
 from pipeline.bundle import SCORE, feed, load_facts
 from pipeline.config import DataConfig, RunConfig
 from pipeline.engine import open_engine
 from pipeline.errors import ConfigError, InputRejected
 from pipeline.progress import Progress
-from pipeline.rows import FILE, ROW, key_column, needed_columns
+from pipeline.rows import FILE, ROW, Need, key_column, needed_columns
 from pipeline.runs import require_writable
 from pipeline.served_rows import add_raw_histories
 from pipeline.sources.read import read_rows
@@ -64,12 +67,13 @@ def predict(
         tempfile.TemporaryDirectory(prefix="clickloom-") as work,
         open_engine(config.engine, Path(work) / "engine") as connection,
     ):
-        source, scored = _open(config, files, past, date)
+        signature = serve.structured_input_signature[1]
+        source, scored = _open(config, files, past, date, signature)
         for warning in source.warnings:
             progress.event("warning", message=warning)
         rows, rejected = read_rows(connection, source, config, None, labelled=False)
         raw = Path(work) / "rows.parquet"
-        _write_raw(rows, scored, config, serve.structured_input_signature[1], raw)
+        _write_raw(rows, scored, config, signature, raw)
         total = _write_scores(_batches(raw, serve, facts["lengths"]), output, config)
     result = {"rows": total, "rejected": rejected, "output": str(output), "bundle": str(bundle)}
     progress.event("predict", status="done", **result)
@@ -77,10 +81,14 @@ def predict(
 
 
 def _open(
-    config: RunConfig, files: Sequence[str], past: Sequence[str], date: str | None
+    config: RunConfig,
+    files: Sequence[str],
+    past: Sequence[str],
+    date: str | None,
+    signature: Collection[str],
 ) -> tuple[Source, list[str]]:
     """Return scored and past files, scored ones first so that their rows count from 0."""
-    needs = needed_columns(config, labelled=False)
+    needs = _needs(config, signature)
 
     def opened(paths: Sequence[str]) -> Source:
         data = DataConfig.model_validate(config.data.model_dump() | {"files": tuple(paths)})
@@ -89,6 +97,21 @@ def _open(
     scored = [str(file.path) for file in opened(files).files]
     # a glob for the past may match what is scored: each file is read once, and scored
     return opened([*files, *past]), scored
+
+
+def _needs(config: RunConfig, signature: Collection[str]) -> list[Need]:
+    """Return the columns to read; those of features that the model leaves out may be missing."""
+    inputs = input_names(config.features)
+    served = {feature for feature, name in inputs.items() if name in signature}
+    for history, spec in config.histories():
+        if length_key(history) in signature:
+            served |= {history, *spec.of}
+    return [
+        replace(
+            need, required=need.required and (need.path[0] != "features" or need.path[1] in served)
+        )
+        for need in needed_columns(config, labelled=False)
+    ]
 
 
 def _write_raw(

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The data profile: what each feature looks like in each part of the data."""
 
+from collections.abc import Mapping
 from typing import Any
 
+from features.encode import cut_column
 from features.inputs import input_names
 from features.schema import MISSING, Categorical, Feature, Numeric, length_key
 from features.space import FeatureSpace
@@ -25,12 +27,12 @@ def profile_dataset(rows: Any, encoded: Any, space: FeatureSpace) -> Facts:
     """
     features = [f for f in space.schema.features if not _is_flag(f, space)]
     numeric = [feature.name for feature in features if isinstance(feature, Numeric)]
-    names = input_names(space.specs)
+    names = {feature.name: feature.name for feature in features} | input_names(space.specs)
     missing = {f"{name} missing": rows[names[name]].isnull().sum() for name in numeric}
     counted = {
         f"{feature.name} {key}": expression
         for feature in features
-        for key, expression in _aggregates(encoded, feature, space).items()
+        for key, expression in _aggregates(encoded, feature, space, names).items()
     }
     parts: dict[str, Facts] = {}
     for table, aggregates in ((rows, missing), (encoded, counted)):
@@ -45,7 +47,10 @@ def _is_flag(feature: Feature, space: FeatureSpace) -> bool:
     return isinstance(feature, Numeric) and feature.name not in space.numbers
 
 
-def _aggregates(encoded: Any, feature: Feature, space: FeatureSpace) -> dict[str, Any]:
+def _aggregates(
+    encoded: Any, feature: Feature, space: FeatureSpace, names: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return what is counted of a feature; `names` are those of its raw input, or its own."""
     match feature:
         case Categorical():
             ids = encoded[feature.name]
@@ -59,7 +64,7 @@ def _aggregates(encoded: Any, feature: Feature, space: FeatureSpace) -> dict[str
     return {
         "length": length.mean(),
         "empty": (length == 0).sum(),
-        "full": (length == feature.max_items).sum(),
+        "cut": encoded[cut_column(names[feature.name])].sum(),
     }
 
 
@@ -85,8 +90,7 @@ def _column(feature: Feature, parts: dict[str, Facts], space: FeatureSpace) -> F
             column["mean_length"] = train[f"{feature.name} length"]
             column["max_items"] = feature.max_items
             column["empty"] = share(TRAIN, "empty")
-            # of exactly max_items, older items may have been left out
-            column["truncated"] = share(TRAIN, "full")
+            column["truncated"] = share(TRAIN, "cut")
             shown = ("empty",)
     return column | {part: {key: share(part, key) for key in shown} for part in SPLITS}
 

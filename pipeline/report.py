@@ -27,7 +27,7 @@ _MAX_POINTS = 21
 _SPLITS = ("train", "valid", "test")
 _UNKNOWN = "Rows whose value the vocabulary lacks"
 _MISSING = "Rows without a value"
-_EMPTY = "Share of histories without an item"
+_EMPTY = "Share of lists or histories without an item"
 
 
 @dataclass(frozen=True)
@@ -135,11 +135,13 @@ PROFILE = (
     Column("std", "Std. dev."),
     Column("min", "Min"),
     Column("max", "Max"),
-    Column("mean_length", "Mean length", "Items in a history"),
+    Column("mean_length", "Mean length", "Items of a list, events of a history"),
     Column("empty", "Empty", _EMPTY, share=True),
     *(Column(f"{s}.empty", f"Empty, {s}", _EMPTY, share=True) for s in _SPLITS[1:]),
-    Column("max_items", "Max items", "Items kept of a history, the newest"),
-    Column("truncated", "Truncated", "Share of histories cut, or just of that length", share=True),
+    Column(
+        "max_items", "Max items", "Items kept of a list, the first; events of a history, the newest"
+    ),
+    Column("truncated", "Truncated", "Share of lists or histories that were longer", share=True),
     Column("rows", "Rows"),
     Column("unknown", "Unknown", _UNKNOWN),
     Column("missing", "Missing", _MISSING),
@@ -158,11 +160,14 @@ def render_report(facts: Facts) -> str:
     environment = Environment(
         loader=PackageLoader("pipeline"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
+    # without groups of rows there is no GAUC to speak of
+    left_out = "gauc" if "group" in facts and facts["group"] is None else "-"
+    metrics = [column for column in METRICS if not column.path.startswith(left_out)]
     environment.filters.update(exact=_exact, number=format_number, share=format_share)
     return environment.get_template("report.html.j2").render(
         facts=facts,
-        metrics=METRICS,
-        headline=HEADLINE,
+        metrics=metrics,
+        headline=[column for column in metrics if column in HEADLINE],
         bins=BINS,
         evaluations=EVALUATIONS,
         model_tables=MODEL_TABLES,
@@ -200,10 +205,10 @@ def present(columns: Sequence[Column], records: Sequence[Facts]) -> list[Column]
 
 def profile_tables(columns: Sequence[Facts]) -> dict[str, list[Facts]]:
     """Sort the profiled features by what can be said of them."""
-    tables: dict[str, list[Facts]] = {"Categories": [], "Histories": [], "Numbers": []}
+    tables: dict[str, list[Facts]] = {"Categories": [], "Lists": [], "Histories": [], "Numbers": []}
+    titles = {"list": "Lists", "history": "Histories", "numeric": "Numbers"}
     for column in columns:
-        history, numeric = (column.get(key) is not None for key in ("mean_length", "mean"))
-        tables["Histories" if history else "Numbers" if numeric else "Categories"].append(column)
+        tables[titles.get(column["kind"], "Categories")].append(column)
     return {title: rows for title, rows in tables.items() if rows}
 
 

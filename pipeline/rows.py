@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import ibis
 
-from features.encode import event_flag, moment_column
+from features.encode import cut_column, event_flag, moment_column
 from features.inputs import RawInput, input_names, raw_inputs
 from features.raw import (
     NullRule,
@@ -212,9 +212,10 @@ def _add_input(
             number = _number(source, raw.column)
             read = Read(read_number(number.value, rule).value, number.malformed)
         case "texts":
-            read, weights = read_texts(
+            read, weights, cut = read_texts(
                 cell, rule, raw.separator or "", raw.weight_separator, raw.max_items or 1
             )
+            columns[cut_column(raw.name)] = cut
             if weights is not None:
                 columns[weight_key(raw.name)] = weights
     columns[raw.name] = read.value

@@ -100,10 +100,12 @@ class Trainer:
         )
         self.scorer = Scorer(self.model, self.schema, self.config.batch_size, self.config.xla)
         self.state = TrainState()
+        self.first_step = 1
 
     def fit(self) -> dict[str, Any]:
         """Train until the last epoch or until patience ends; return facts for the report."""
         self._restore()
+        self.first_step = self.state.step + 1
         with self.run.progress.bar("train", self.total_steps) as bar:
             while not self.state.finished and self.state.epoch < self.config.epochs:
                 self._epoch(bar)
@@ -118,7 +120,7 @@ class Trainer:
             )
             loss = float(self.train_step(batch, state.step + 1, factor))
             self._account(loss)
-            if state.step > 1:  # the first step compiles
+            if state.step > self.first_step:  # which compiles
                 state.seconds += time.monotonic() - started
                 state.examples += len(batch["label"])
             speed = state.examples / state.seconds if state.seconds else None

@@ -17,7 +17,7 @@ from pipeline.evaluate import evaluate
 from pipeline.export import check_gates, export, standing_export
 from pipeline.history_weights import choose_rows, show_histories
 from pipeline.ingest import ingest
-from pipeline.memory import describe_memory, require_memory, schema_memory
+from pipeline.memory import ModelMemory, describe_memory, require_memory
 from pipeline.progress import JsonLines, Progress
 from pipeline.report import render_report
 from pipeline.runs import (
@@ -109,7 +109,7 @@ def _run_stages(this: Run, until: StageName, compare: Sequence[Path]) -> dict[st
 
 def _build(this: Run, until: StageName, stages: dict[str, Stage]) -> None:
     """Build stage after stage into `stages`, so that a failure leaves what was reached."""
-    _, facts = describe_memory(this.config)
+    memory, _, facts = describe_memory(this.config)
     this.progress.event("model", **facts)
     if until == "export" and this.config.export.directory:
         require_writable(this.export, "export.directory")
@@ -117,7 +117,7 @@ def _build(this: Run, until: StageName, stages: dict[str, Stage]) -> None:
     check_drift(this.config.drift, read_json(this.dataset / "profile.json"))
     if until == "ingest":
         return
-    require_model_memory(this)
+    require_model_memory(this, memory)
     chosen = choose_rows(this)
     with termination_checked():
         stages["train"] = train(this, stages["ingest"])
@@ -133,13 +133,17 @@ def _build(this: Run, until: StageName, stages: dict[str, Stage]) -> None:
         stages["export"] = standing
 
 
-def require_model_memory(this: Run) -> None:
+def require_model_memory(this: Run, least: ModelMemory) -> None:
     """Check that the model on the fitted features may be built, and say how large it is.
+
+    Args:
+        this: The run.
+        least: What the model takes with the smallest tables.
 
     Raises:
         ConfigError: It takes more memory than the config allows.
     """
-    memory = schema_memory(this.config, load_schema(this))
+    memory = least.on(load_schema(this))
     require_memory(memory, this.config.engine.max_model_memory, this.config.features)
     this.progress.event("model", **memory.facts())
 
@@ -204,6 +208,7 @@ def report_facts(
         "rows": ingested["rows"],
         "split": ingested["split"],
         "metrics": stages["evaluate"].facts["metrics"],
+        "group": this.config.group_column,
         "pair_weights": stages["evaluate"].facts.get("pair_weights"),
         "history_weights": stages["history_weights"].facts if "history_weights" in stages else None,
         "training": trained,

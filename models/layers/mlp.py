@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Literal
 
 import keras
 import tensorflow as tf
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from features.options import Options
 from models.layers.activations import Activation, activation_layer
 from models.layers.regularisation import l2_penalty
+from models.limits import Width
 
-Units = tuple[Annotated[int, Field(ge=1)], ...]
+Units = tuple[Width, ...]
 """Widths of layers."""
 KernelInitializer = Literal["glorot_uniform", "glorot_normal", "he_uniform", "he_normal"]
 
 
-class MLPOptions(BaseModel):
+class MLPOptions(Options):
     """Options of an `MLP`, and so of every model that has one."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     hidden_units: Units = Field((200, 80), description="Width of each hidden layer of the MLP.")
     activation: Activation = Field("relu", description="Of the MLP's hidden layers.")

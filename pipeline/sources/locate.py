@@ -13,7 +13,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from pipeline.config import FilesConfig
-from pipeline.config_data import SPARSE_FORMATS
+from pipeline.config_data import SPARSE_COLUMNS, SPARSE_FORMATS
 from pipeline.errors import InputRejected
 from pipeline.sources.files import (
     LONGEST_LINE,
@@ -49,7 +49,7 @@ def settle(
         rejects: Malformed lines that the engine reported.
         cells: Malformed cells among the rows that it read.
         rows: Number of rows that it read.
-        explain: Says what is wrong with a line that is malformed as a whole, if it can tell.
+        explain: Says what is wrong with a line, but for its label, if it can tell.
 
     Raises:
         InputRejected: The file is cut off.
@@ -69,7 +69,8 @@ def settle(
         elif row in problems:
             cell = problems.pop(row)
             text = _cell_text(file, record.content, cell.column)
-            problem = (None if cell.column else explain(record.content)) or cell.problem
+            of_label = cell.column == SPARSE_COLUMNS[0]
+            problem = (None if of_label else explain(record.content)) or cell.problem
             found.append(Reject(str(file.path), record.line, cell.column, problem, text))
         elif row >= rows and not complete:
             # DuckDB 2.0 forgets the record in which the file ends within quotes

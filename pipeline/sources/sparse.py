@@ -6,7 +6,7 @@ from # on a line is a comment.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,8 @@ _COUNTED = {0: "0*[0-9]{1,19}", 1: "0*[1-9][0-9]{0,18}"}
 _QID = "qid:[0-9]+"
 _CUT = re.compile(r"[ \t\r]+")
 _SHOWN = 40
+_INFINITE = 2.0**128 - 2.0**103
+"""From here on numbers round to the infinity of float32."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ class Grammar:
         if self.by_position and len(items) != len(self.fields or ()):
             found = "1 feature" if len(items) == 1 else f"{len(items)} features"
             return f"{found} found, {len(self.fields or ())} expected, as fields names"
-        return None
+        return None if self.by_position else _too_large(items)
 
     def _item_problem(self, item: str, position: int) -> str:
         names = self.fields or ()
@@ -121,6 +123,15 @@ class Grammar:
     def _example(self) -> str:
         item = "3:0.5"
         return f"'1 2:{item}'" if self.format == "libffm" else f"'1 {item}'"
+
+
+def _too_large(items: Sequence[str]) -> str | None:
+    """Say which item of a list has a weight that no float32 holds, None if none has."""
+    for item in items:
+        value = item.rsplit(":", 1)[-1] if ":" in item else "1"
+        if abs(float(value)) >= _INFINITE:
+            return f"{_shown(item)}: the value is beyond the largest float32, which is 3.4e38"
+    return None
 
 
 def without_comment(line: str) -> str:

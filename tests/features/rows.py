@@ -3,7 +3,7 @@
 
 from pydantic import TypeAdapter
 
-from features.encode import moment_column
+from features.encode import cut_column, moment_column
 from features.inputs import raw_inputs
 from features.raw import NullRule, read_integer, read_number, read_text, read_texts, read_time
 from features.schema import weight_key
@@ -27,9 +27,10 @@ def typed_rows(source, specs, rule=EMPTY):
             read, moment = read_time(cell, rule, raw.time)
             columns[moment_column(raw.name)] = moment.value
         elif raw.type == "texts":
-            read, weights = read_texts(
+            read, weights, cut = read_texts(
                 cell, rule, raw.separator, raw.weight_separator, raw.max_items
             )
+            columns[cut_column(raw.name)] = cut
             if weights is not None:
                 columns[weight_key(raw.name)] = weights
         else:

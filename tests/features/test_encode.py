@@ -362,7 +362,8 @@ def test_encoded_columns_are_what_the_schema_says(fit, encode):
     keys |= {"tags_length", "tags_weight", "clicks_length"}
     assert {name for name in found.column_names if not name.startswith("_")} == keys
     carried = {name for name in found.column_names if name.startswith("_")}
-    assert carried == {"_row", "_entity", "_time", "_label", "_key:user", "_moment_hour"}
+    cut = {"_cut_tags", "_cut_clicks"}
+    assert carried == {"_row", "_entity", "_time", "_label", "_key:user", "_moment_hour"} | cut
     for key, table in space.schema.id_columns():
         ids = found[key].to_pylist()
         flat = [i for row in ids for i in row] if isinstance(ids[0], list) else ids

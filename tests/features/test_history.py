@@ -28,17 +28,19 @@ def histories(connection, make_table):
         table = make_table(arrays)
         channels = {column: f"past_{column}" for column in columns}
         added = add_history(table, table.counts, channels, max_items, **options)
-        assert added.columns == (*table.columns, *channels.values())
+        cut = [options["cut"]] if "cut" in options else []
+        assert added.columns == (*table.columns, *channels.values(), *cut)
         rows = connection.to_pyarrow(added).sort_by("_row").to_pylist()
         assert [row["_row"] for row in rows] == sorted(event["_row"] for event in events)
-        return {column: [row[f"past_{column}"] for row in rows] for column in columns}
+        past = {column: [row[f"past_{column}"] for row in rows] for column in columns}
+        return past | {name: [row[name] for row in rows] for name in cut}
 
     return compute
 
 
 def slow_histories(events, columns, max_items, gap=0):
     """What each event's entity did strictly before it, by going through all events."""
-    found = {column: [] for column in columns}
+    found = {column: [] for column in [*columns, "cut"]}
     for row in sorted(events, key=lambda event: event["_row"]):
         past = [
             event
@@ -51,6 +53,7 @@ def slow_histories(events, columns, max_items, gap=0):
         past.sort(key=lambda event: (event["_time"], *(event[c] for c in columns), event["_row"]))
         for column in columns:
             found[column].append([event[column] for event in past[-max_items:]])
+        found["cut"].append(len(past) > max_items)
     return found
 
 
@@ -87,6 +90,8 @@ def test_the_newest_are_kept_oldest_first(histories):
     events = [event(i, i * SECOND, f"i{i}", True) for i in range(1, 7)]
     assert histories(events, ["item"], 3)["item"][-1] == ["i3", "i4", "i5"]
     assert histories(events, ["item"], 1)["item"][-1] == ["i5"]
+    longer = [False, False, False, False, True, True]  # 0 … 5 events lie before
+    assert histories(events, ["item"], 3, cut="_cut")["_cut"] == longer
 
 
 def test_entities_do_not_mix_and_rows_without_one_have_no_past(histories):
@@ -152,7 +157,7 @@ def logs(draw):
 def test_histories_agree_with_plain_python(histories, events, max_items, gap):
     columns = ["item", "action"]
     expected = slow_histories(events, columns, max_items, gap)
-    assert histories(events, columns, max_items, gap_s=gap / SECOND) == expected
+    assert histories(events, columns, max_items, gap_s=gap / SECOND, cut="cut") == expected
 
 
 def test_a_long_log_agrees_with_plain_python(histories):
@@ -169,4 +174,4 @@ def test_a_long_log_agrees_with_plain_python(histories):
         for row in random.permutation(1500).tolist()
     ]
     expected = slow_histories(events, ["item", "action"], 20)
-    assert histories(events, ["item", "action"], 20) == expected
+    assert histories(events, ["item", "action"], 20, cut="cut") == expected

@@ -103,6 +103,7 @@ def test_a_null_token_means_the_same_in_every_type(read_cells):
 def test_whole_numbers_by_hand(read_cells):
     cells = {
         "1": 1, " 2 ": 2, "+5": 5, "-5": -5, "007": 7, "0": 0, "-0": 0,
+        "42.0": 42, "-5.000": -5, "9007199254740993.0": 2**53 + 1,
         "9223372036854775807": 2**63 - 1, "-9223372036854775807": -(2**63) + 1,
     }  # fmt: skip
     assert read_cells(read_integer, list(cells), EMPTY) == known(*cells.values())
@@ -111,8 +112,9 @@ def test_whole_numbers_by_hand(read_cells):
 @pytest.mark.parametrize(
     "cell",
     [
-        "12.7", "42.0", "1e3", "0x1", "1_0", "1 2", "a", "--1", "٣", "nan", "true",
-        "9223372036854775808", "99999999999999999999999",
+        "12.7", "42.5", "42.01", "42.", ".0", "0.0.0", "1e3",
+        "0x1", "1_0", "1 2", "a", "--1", "٣", "nan", "true",
+        "9223372036854775808", "9223372036854775808.0", "99999999999999999999999",
         "-9223372036854775808",  # the served model's missing value
     ],
 )  # fmt: skip
@@ -135,6 +137,7 @@ def test_whole_numbers_of_other_types(read_cells):
 def test_null_tokens_of_whole_numbers(read_cells):
     rule = NullRule(("-1", "NA"))
     assert read_cells(read_integer, ["-1", " NA", "1", ""], rule) == known(None, None, 1, None)
+    assert read_cells(read_integer, ["-1.0", "1.0"], rule) == known(None, 1)
     assert read_cells(read_integer, [-1, 1, -11], rule) == known(None, 1, -11)
 
 
@@ -212,7 +215,7 @@ def read_lists(connection, make_table):
     def read(cells, rule, *options):
         array = cells if isinstance(cells, pa.Array) else pa.array(cells)
         table = make_table({"row": range(len(array)), "cell": array})
-        items, weights = read_texts(table.cell, rule, *options)
+        items, weights, _ = read_texts(table.cell, rule, *options)
         expressions = table.select(
             "row", items=items.value, malformed=items.malformed,
             **({} if weights is None else {"weights": weights}),
@@ -221,6 +224,15 @@ def read_lists(connection, make_table):
         return [(row["items"], row["malformed"], row.get("weights")) for row in rows]
 
     return read
+
+
+def test_lists_say_where_items_were_left_out(connection, make_table):
+    cells = ["a|b|c", "a|b", "a|NA||b", "a|b:1|c:2", "", None]
+    table = make_table({"row": range(len(cells)), "cell": cells})
+    for weight_separator in (None, ":"):
+        *_, cut = read_texts(table.cell, NullRule(("NA",)), "|", weight_separator, 2)
+        rows = connection.to_pyarrow(table.select("row", cut=cut).order_by("row")).to_pylist()
+        assert [row["cut"] for row in rows] == [True, False, False, True, False, False]
 
 
 def test_lists_by_hand(read_lists):

@@ -160,6 +160,19 @@ def test_rows_without_history_and_with_unknown_ids_work(kind, longest):
         assert np.isfinite(score(batch)).all()
 
 
+@pytest.mark.parametrize("shapes", ["eager", "known", "free"])
+def test_histories_of_width_0_are_empty_histories(kind, shapes):
+    model = make(kind)
+    empty = random_batch(4, lengths=0)
+    narrow = dict(empty)
+    for history in model.schema.histories:
+        for channel in history.channels:
+            narrow[channel.name] = empty[channel.name][:, :0]
+    known = tf.function(model.__call__, autograph=False)
+    score = {"eager": model, "known": known, "free": scorer(model)}[shapes]
+    np.testing.assert_allclose(score(narrow), score(empty), **CLOSE)
+
+
 def test_half_precision_is_finite_and_near_full(kind, half_precision):
     model = make(kind)
     batch = joined(random_batch(4, lengths=0), random_batch(4))

@@ -94,6 +94,20 @@ def test_declared_but_unused_features_are_a_note(validate):
     ]
 
 
+@pytest.mark.parametrize("kind", ["fm", "ffm", "fwfm", "fmfm", "afm", "nfm"])
+def test_pairs_of_a_single_field_are_a_note(validate, kind):
+    note = f"model: {kind} has pairs of fields, and item is the only field: lr scores the same"
+    _, notes = validate(("model: din", f"model: {{kind: {kind}, features: [item]}}"))
+    assert [n for n in notes if n.startswith("model")] == [note + " with fewer weights"]
+    chosen = f"{{kind: {kind}, features: [item, price], numeric_input: dense}}"
+    _, notes = validate(("model: din", f"model: {chosen}"))
+    assert any(n.startswith(note) for n in notes)
+    _, notes = validate(("model: din", f"model: {{kind: {kind}, features: [item, price]}}"))
+    assert not any(n.startswith("model") for n in notes)
+    _, notes = validate(("model: din", "model: {kind: lr, features: [item]}"))
+    assert not any(n.startswith("model") for n in notes)
+
+
 def test_columns_that_nothing_reads_are_a_note(validate):
     _, notes = validate(("  price: {kind: numeric}\n", ""))
     assert notes == ["columns that nothing reads: price"]
@@ -160,6 +174,8 @@ def test_columns_that_nothing_reads_are_a_note(validate):
         ("  clicks: {kind: history, of: [item]}\n", "", ["model: din needs a history feature"]),
         ("model: din", "model: fm", ["model: fm takes no history feature: `clicks`"]),
         ("model: din", "model: {kind: din, features: user}", ["model.features: expected a list"]),
+        ("model: din", "model: {kind: din, features: [user, item, clicks, user]}", [
+            "11:20: model.features: names user twice; name each feature once"]),
         ("model: din", "model: {kind: }", ["model.kind: is missing: one of lr, fm"]),
         ("model: din", "model: {kind: [din]}", ["model.kind: no model is called ['din']"]),
         # data
@@ -209,6 +225,7 @@ def test_overrides_are_checked_with_the_rest(validate):
         ("model.hidden_units=[8, 0]", "model.hidden_units.1: expected greater than or equal to 1"),
         ("model.features=[]", "model.features: expected at least 1; got []"),
         ("model.initial_stddev=.inf", "model.initial_stddev: expected a finite number; got "),
+        ("model.embedding_dim=10000000000000000000000", "or equal to 100000; got 10000"),
         ("train.schedule={kind: plateau, patience: 4}", "training stops after 4 evaluations"),
     ],
 )

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from models.registry import MODELS
 from pipeline.config_file import load_config, parse
 from pipeline.config_yaml import read_document
 from pipeline.errors import ConfigError
@@ -115,7 +116,9 @@ def test_repeated_keys_are_refused_wherever_they_stand(file):
     [
         ("{kind: numeric}", "{}", "features.price.kind: is missing"),
         ("{kind: numeric}", "", "features.price: expected keys and values; got None"),
-        ("{kind: numeric}", "{kind: numric}", "unknown kind 'numric': did you mean 'numeric'"),
+        ("{kind: numeric}", "{kind: numric}",
+         "unknown kind 'numric': did you mean 'numeric'? kinds are categorical, numeric, bucketed, "
+         "datetime, history"),
         ("{kind: numeric}", "{kind: numeric, clip: [1]}", "features.price.clip.1: is missing"),
         ("{kind: numeric}", "{kind: numeric, clip: [1, 2, 3]}", "clip: expected at most 2"),
         ("{kind: numeric}", "{kind: numeric, clip: [2, 1]}", "price: clip: 2 is not below"),
@@ -132,10 +135,16 @@ def test_repeated_keys_are_refused_wherever_they_stand(file):
         ("{files: log.csv}", "{files: x, format: cvs}", "did you mean 'csv'"),
         ("{files: log.csv}", "{files: x, joins: [{files: y}]}", "data.joins.0.on: is missing"),
         ("model: din", "model: 3", "model: expected keys and values; got 3"),
-        ("model: din", "model: denn", "model.kind: no model is called 'denn': did you mean 'dien'"),
+        ("model: din", "model: {kind: din, embedding_dim: true}",
+         "model.embedding_dim: expected a whole number; got True"),
+        ("{kind: numeric}", "{kind: numeric, clip: [0, true]}", "clip.1: expected a number; got T"),
+        ("of: [item]", "of: [item], gap_s: false", "clicks.gap_s: expected a number; got False"),
+        ("model: din", "model: denn",
+         f"no model is called 'denn': did you mean 'dien'? kinds are {', '.join(MODELS)}"),
         ("entity: user", "entity: user\nkeys: {a: b}", "keys: expected a list"),
         ("entity: user", "entity: user\nkeys: [user, null]", "keys.1: expected text; got None"),
         ("entity: user", "entity: user\nsplit: hsh", "split.kind: unknown kind 'hsh': did you"),
+        ("entity: user", "entity: user\nsplit: x", "unknown kind 'x': kinds are time, hash, user,"),
         ("entity: user", "entity: user\ntrain: [1]", "train: expected keys and values"),
         ("entity: user", "entity: user\n<<: {seed: 3}", "<<: unknown key"),
         ("entity: user", "entity: user\n? [a]\n: b", "a key must be a text"),

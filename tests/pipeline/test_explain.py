@@ -111,7 +111,9 @@ def fm(text, x, rows):
 
 def ffm(text, x, rows):
     v = rows[:, :-1].reshape(len(x), len(x), -1) * x[:, None, None]
-    return sum(v[i, j] @ v[j, i] for i, j in pairs(len(x)))
+    named = re.search(r"pairs with the fields (.*), in this order", " ".join(text.lines))[1]
+    place = [named.split(", ").index(field) for field in FIELDS]
+    return sum(v[i, place[j]] @ v[j, place[i]] for i, j in pairs(len(x)))
 
 
 def afm(text, x, rows):
@@ -162,6 +164,7 @@ def test_terms_are_named_sorted_and_complete(trained):
             assert term["attention"] * term["product"] == pytest.approx(term["value"])
     assert found["sum"] == pytest.approx(found["logit"], abs=1e-6)
     assert "weights" not in found
+    assert "is cut into" not in explain(folder, row, "--weights")
     assert found["options"]["list_pooling"] == "sum"  # a default, which a reader has to know
     deep = json.loads(explain(trained("deepfm"), row, "--json"))
     assert list(deep["terms"]) == ["bias", "linear", "pairs", "mlp"]

@@ -361,6 +361,22 @@ def test_weights_are_read_and_negative_ones_are_malformed(ingest):
         ingest(log, weight="w")
 
 
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_whose_weights_are_all_0_is_refused(ingest, part):
+    """Hashed, so that a part is known by its column: what weighs nothing has no metric."""
+    log = make_log(300)
+    log["part"] = np.resize(["train"] * 8 + ["valid", "test"], 300)
+    log["weight"] = np.where(log["part"] == part, 0.0, 0.5)
+    split = {"kind": "column", "column": "part"}
+    rows = {"train": 240, "valid": 30, "test": 30}[part]
+    message = rf"weight: column 'weight' is 0 in all {rows} rows for {part},.*leave weight out"
+    with pytest.raises(InputRejected, match=message) as refusal:
+        ingest(log, weight="weight", split=split)
+    assert refusal.value.exit_code == 3
+    log.loc[log["part"].eq(part).idxmax(), "weight"] = 1e-30
+    ingest(log, weight="weight", split=split)
+
+
 def test_label_rules(ingest):
     log = make_log()
     log["stars"] = np.random.default_rng(9).integers(1, 6, len(log))

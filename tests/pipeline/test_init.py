@@ -146,6 +146,22 @@ def test_lists_and_objects(start, tmp_path):
     assert "# at: left out" in text
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "kind"),
+    [
+        ("a.libsvm", "1 3:1 7:1\n0 3:1\n", "lr"),  # one list, whose items form no pairs
+        ("a.libffm", "1 1:3:1 2:7:1\n0 1:3:1\n", "fm"),
+        ("a.libffm", "1 1:3:1 1:7:1\n0 1:3:1\n", "lr"),
+        ("a.csv", "item,nothing,click\ni,,1\nj,,0\n", "lr"),
+        ("a.csv", "item,shop,click\ni,s,1\nj,t,0\n", "fm"),
+        ("a.csv", "item,ts,click\ni,1767571200,1\nj,1767571201,0\n", "fm"),  # hour and weekday
+    ],
+)
+def test_a_single_field_is_no_case_for_pairs(start, name, content, kind):
+    config, problems, _ = start(name, content)
+    assert (config["model"], problems) == ({"kind": kind}, [])
+
+
 def test_files_without_rows_are_refused(start):
     with pytest.raises(InputRejected, match=r"log\.csv: has no rows to guess from"):
         start("log.csv", "a,b\n")

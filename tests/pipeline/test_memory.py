@@ -5,8 +5,9 @@ import os
 import pytest
 from typer.testing import CliRunner
 
+from features.schema import FeatureSchema
 from features.specs import BucketedSpec, CategoricalSpec, DatetimeSpec
-from models.sizes import ModelSize
+from models.sizes import ModelSize, size_of
 from pipeline import memory
 from pipeline.cli import app
 from pipeline.config_file import load_config
@@ -22,6 +23,7 @@ from pipeline.memory import (
     table_size,
 )
 from pipeline.plan import planned_size
+from pipeline.trained_model import split_kind
 from pipeline.workflow import run
 from tests.conftest import Silent, write_config
 
@@ -72,6 +74,8 @@ def test_plan_as_json():
         (("din", "--rows", 9, "--fields", 2), "din needs a history"),
         (("fm", "--rows", 9, "--fields", 2, "--set", "embedding_dmi=4"), "'embedding_dim'"),
         (("fm", "--rows", 9, "--fields", 2, "--set", "embedding_dim"), "expected key=value"),
+        (("fm", "--rows", 9, "--fields", 2, "--embedding-dim", 10**22), "or equal to 100000; got"),
+        (("dcn", "--rows", 9, "--fields", 2, "--set", "cross_layers=1000000000"), "to 50; got"),
         (("fm", "--rows", 9, "--fields", 2, "--max-model-memory", "8 gigs"), "such as 8GB"),
     ],
 )
@@ -113,7 +117,7 @@ def test_a_config_is_counted_as_far_as_it_is_known(config):
     hashed = {"kind": "categorical", "hash_buckets": 1000}
     counted, unknown = config_memory(load_config(config(**changes)))
     assert (dict(counted.size.tables), unknown) == ({"item_id": 3, "hour": 26}, ["item_id"])
-    line, facts = describe_memory(load_config(config(**changes)))
+    _, line, facts = describe_memory(load_config(config(**changes)))
     assert "at least 146 weights = 584 bytes; 1.8 kB in training" in line
     assert "how many values item_id have only data can tell, each is 20 bytes, 60 bytes in" in line
     assert facts["training_bytes_per_value"] == 60
@@ -133,6 +137,13 @@ def test_a_run_is_refused_before_ingest_where_sizes_are_known(config, tmp_path):
     assert not (tmp_path / "runs" / "small" / "main" / "dataset").exists()
     with pytest.raises(ConfigError, match=r"engine\.max_model_memory is 500MB"):
         raise CliRunner().invoke(app, ["validate", str(config(**changes))]).exception
+
+
+def test_tables_that_int32_cannot_count_are_refused(config):
+    hashed = {"kind": "categorical", "hash_buckets": 2**30}
+    changes = {"features.item_id": hashed, "features.category": hashed, "features.city": hashed}
+    with pytest.raises(ConfigError, match=r"too large: tables have 3,221,\d+,"):
+        describe_memory(load_config(config(**changes)))
 
 
 def test_a_run_is_refused_after_ingest_at_the_latest(config, tmp_path, monkeypatch):
@@ -157,6 +168,29 @@ def test_a_run_says_how_large_its_model_is(small_run):
     assert fitted["weights"] == parameters["parameters"]
     assert least["weights"] < fitted["weights"]
     assert set(least["unknown_tables"]) == {"item_id", "category", "city", "position"}
+
+
+def test_a_run_builds_its_model_once_to_count_it(config, tmp_path, monkeypatch):
+    counted = []
+
+    def counting(*arguments):
+        counted.append(arguments)
+        return size_of(*arguments)
+
+    monkeypatch.setattr(memory, "size_of", counting)
+    run(config(), tmp_path / "runs", until="train", progress=(progress := Silent()))
+    assert len(counted) == 1
+    fitted = [fields for name, fields in progress.events if name == "model"][1]
+    tables = tmp_path / "runs" / "small" / "main" / "dataset" / "features" / "schema.json"
+    kind, options = split_kind(load_config(config()).model)
+    schema = FeatureSchema.model_validate_json(tables.read_text())
+    assert fitted["weights"] == size_of(kind, schema, options).total
+
+
+def test_more_rows_than_int32_counts_are_refused_after_ingest_too():
+    size = ModelSize({"item": 2**31, "user": 5}, 4, 0, 1)
+    with pytest.raises(ConfigError, match=r"2,147,483,653 rows, .* Largest: table item"):
+        require_memory(ModelMemory(size, 0), "999999GB")
 
 
 def test_large_layers_are_named_too():

@@ -7,7 +7,8 @@ import pytest
 
 from pipeline.errors import ConfigError, InputRejected
 from pipeline.predict import predict
-from tests.conftest import Silent
+from pipeline.workflow import run
+from tests.conftest import Silent, copy_stages, write_config
 
 
 def scored(small_run, files, output, past=()):
@@ -62,6 +63,34 @@ def test_a_file_that_is_scored_and_past_is_scored(small_run, small_log, tmp_path
     assert found["impression_id"].tolist() == log["impression_id"].iloc[2500:].tolist()
     assert found["row"].tolist() == list(range(500))
     np.testing.assert_allclose(found["score"], whole["score"].iloc[2500:], atol=1e-6)
+
+
+def test_columns_of_features_that_the_model_leaves_out_may_be_missing(
+    small_run, small_log, tmp_path
+):
+    _, result, _ = small_run
+    features = ["item_id", "category", "price_missing", "hour", "clicks"]  # of price the flag alone
+    config = write_config(
+        tmp_path / "c.yaml",
+        {
+            "data.files": str(small_log),
+            "name": "few",
+            "train.epochs": 1,
+            "model.features": features,
+        },
+    )
+    copy_stages(result["run_dir"], tmp_path, "few", "dataset")
+    bundle = Path(run(config, tmp_path, progress=Silent())["export"])
+    log = pd.read_csv(small_log, dtype=str, keep_default_na=False)
+    few = log[["impression_id", "user_id", "time", "click", "item_id", "category", "price"]]
+    few.to_csv(tmp_path / "few.csv", index=False)
+    for file, out in ((small_log, "all.parquet"), (tmp_path / "few.csv", "few.parquet")):
+        predict(bundle, [str(file)], tmp_path / out, Silent())
+    whole, found = (pd.read_parquet(tmp_path / out) for out in ("all.parquet", "few.parquet"))
+    np.testing.assert_array_equal(found["score"], whole["score"])
+    few.drop(columns="price").to_csv(tmp_path / "less.csv", index=False)
+    with pytest.raises(InputRejected, match=r"less\.csv: has no column 'price'"):
+        predict(bundle, [str(tmp_path / "less.csv")], tmp_path / "less.parquet", Silent())
 
 
 def test_a_second_prediction_replaces_the_first(small_run, small_log, tmp_path):

@@ -13,7 +13,7 @@ SPECS = {
     "item": CategoricalSpec(kind="categorical", min_count=2),
     "shop": CategoricalSpec(kind="categorical", hash_buckets=5),
     "price": NumericSpec(kind="numeric", missing_flag=True, log=True),
-    "tags": CategoricalSpec(kind="categorical", separator="|", max_items=2),
+    "tags": CategoricalSpec(kind="categorical", separator="|", max_items=3),
     "seen": HistorySpec(kind="history", of=("item",), events="all", max_items=2),
 }
 
@@ -32,7 +32,7 @@ def log():
             "item": rng.choice(["a", "b", "c", "rare", None], rows, p=[0.4, 0.3, 0.2, 0.02, 0.08]),
             "shop": rng.choice(["s", None], rows, p=[0.7, 0.3]),
             "price": rng.lognormal(size=rows).astype(np.float32),
-            "tags": [["x"] * n for n in rng.integers(0, 3, rows)],
+            "tags": [["x"] * n for n in rng.integers(0, 5, rows)],
         }
     )
     frame.loc[rng.random(rows) < 0.2, "price"] = None
@@ -45,7 +45,8 @@ def columns(log):
     connection.raw_sql("SET lambda_syntax = 'ENABLE_SINGLE_ARROW'")
     types = dict.fromkeys(["_split", "_entity", "item", "shop"], "string")
     types |= {"_row": "int64", "_time": "int64", "_label": "int8", "price": "float32"}
-    types["tags"] = "array<string>"
+    types |= {"tags": "array<string>", "_cut_tags": "boolean"}
+    log = log.assign(_cut_tags=log["tags"].map(len) > 3, tags=log["tags"].map(lambda t: t[:3]))
     schema = ibis.schema({name: types[name] for name in log.columns})
     rows = connection.create_table("rows", ibis.memtable(log, schema=schema))
     space = FeatureSpace.fit(rows.filter(rows._split == "train"), SPECS)
@@ -98,13 +99,15 @@ def test_numbers(log, columns):
 def test_lists_and_histories(log, columns):
     lengths = log["tags"].map(len)
     train = log["_split"] == "train"
-    assert columns["tags"]["mean_length"] == pytest.approx(lengths[train].mean())
-    assert columns["tags"]["truncated"] == pytest.approx((lengths[train] == 2).mean())
+    assert columns["tags"]["mean_length"] == pytest.approx(lengths[train].clip(upper=3).mean())
+    # those of exactly 3 lost nothing
+    assert columns["tags"]["truncated"] == pytest.approx((lengths[train] > 3).mean())
     entity, moment = log["_entity"].to_numpy(), log["_time"].to_numpy()
     past = (entity == entity[:, None]) & (moment < moment[:, None])
     before = pd.Series(np.minimum(past.sum(axis=1), 2))
     seen = columns["seen"]
     assert seen["mean_length"] == pytest.approx(before[train].mean())
+    assert seen["truncated"] == pytest.approx((past.sum(axis=1)[train] > 2).mean())
     assert seen["empty"] == pytest.approx((before[train] == 0).mean())
     assert seen["max_items"] == 2
     for part, rows in parts(log).items():

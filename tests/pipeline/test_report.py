@@ -245,6 +245,19 @@ class TestUndefined:
             assert f"undefined: {reason}" in text
         assert "No ROC curve on test" in text
 
+    def test_without_groups_there_are_no_rows_of_gauc(self, facts):
+        facts["metrics"] = {"test": evaluate([0, 1, 1], [0.25, 0.5, 0.75])}
+        facts["training"]["evaluations"] = []
+        assert "GAUC" in Page(render_report(facts)).text
+        facts["group"] = None
+        text = Page(render_report(facts)).text
+        assert "GAUC" not in text
+        assert "Users" not in text
+        assert "no group ids" not in text
+        assert "Normalised entropy" in text
+        facts["group"] = "user"
+        assert "undefined: no group ids were given for 3 rows" in Page(render_report(facts)).text
+
     def test_undefined_gate_value(self, facts):
         facts["status"] = "gate_failed"
         facts["gates"] = [{"name": "test auc", "value": None, "limit": 0.7, "passed": False}]
@@ -258,6 +271,15 @@ class TestUndefined:
         labels = {a.get("aria-label") for _, a in Page(render_report(facts)).tags}
         assert "log loss by training step" in labels
         assert "area under the ROC curve by training step" not in labels
+
+
+class TestProfile:
+    def test_lists_and_histories_have_tables_of_their_own(self, facts):
+        facts["profile"]["columns"].append({"feature": "tags", "kind": "list", "truncated": 0.25})
+        text = Page(render_report(facts)).text
+        at = [text.index(f" {title} Feature") for title in ("Categories", "Lists", "Histories")]
+        assert at == sorted(at)
+        assert at[1] < text.index("tags list 25.00 %") < at[2]
 
 
 class TestAbsentParts:

@@ -277,6 +277,16 @@ def test_malformed_lines_go_to_quarantine_with_their_number(read, write, line):
 def test_values_beyond_float32_are_malformed_in_lists(read, write):
     rows, rejects = read(write("log.svm", "1 3:1e39\n1 3:1e-50\n"), max_bad_rows=1)
     assert (items(rows), [reject["line"] for reject in rejects]) == ([{"3": 0}], [1])
+    path = write("log.ffm", "1 0:3:1 1:4:-1e39\n1 0:3:3.4028235e38 1:4:0\n")
+    both = {f"field_{i}": {"kind": "categorical"} for i in range(2)}
+    rows, [reject] = read(path, max_bad_rows=1, features=both)
+    largest = np.finfo(np.float32).max
+    assert (items(rows, "field_0"), reject["line"]) == ([{"3": largest}], 1)
+    reason = "'1:4:-1e39': the value is beyond the largest float32, which is 3.4e38"
+    assert reject["problem"] == reason
+    message = rf"log\.ffm: line 1: column field_1: {reason}; the text is '1 0:3:1 1:4:-1e39'"
+    with pytest.raises(InputRejected, match=message):
+        read(path, features=both)
 
 
 def test_the_engine_and_the_explanation_agree_on_random_lines(read, write):

@@ -132,6 +132,33 @@ def test_an_interrupted_run_continues_to_the_same_weights_to_the_bit(
     assert facts["evaluations"] == whole_facts["evaluations"]
 
 
+def test_the_first_step_of_each_process_is_not_timed(new_run, small_run):
+    """It compiles; so no rows of it count, in a resumed training as in one that goes through."""
+    run = new_run("train.batch_size=500", "train.epochs=1", "train.checkpoint_steps=1")
+    folder = run.folder / "timed"
+    folder.mkdir()
+    rows = small_run[1]["rows"]["train"]
+    sizes = [500] * (rows // 500) + [rows % 500] * (rows % 500 > 0)
+    counted = []
+    for stop in (2, 3, len(sizes)):
+        trainer = Trainer(run, folder)
+
+        def save(trainer=trainer, stop=stop, saved=trainer._save):
+            saved()
+            if trainer.state.step == stop < len(sizes):
+                raise Interrupted
+
+        trainer._save = save
+        if stop < len(sizes):
+            with pytest.raises(Interrupted):
+                trainer.fit()
+        else:
+            trainer.fit()
+        counted.append(trainer.state.examples)
+    # of steps 1 2 | 3 | 4 … the first of each is left out
+    assert counted == [sizes[1], sizes[1], sizes[1] + sum(sizes[4:])]
+
+
 def test_the_kept_state_scores_the_best_evaluation_not_the_last(new_run, monkeypatch):
     # TRN-08
     # a rate that ruins the model after a while: the best evaluation comes early
