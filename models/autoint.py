@@ -22,9 +22,6 @@ from models.limits import Repeats, Several, Width
 class AutoIntConfig(DeepFieldConfig):
     """Options of `AutoInt`."""
 
-    initial_stddev: float = Field(
-        0.1, gt=0, description="Standard deviation of the vectors' coordinates at the start."
-    )
     interacting_layers: Repeats = Field(3, description="Number of interacting layers.")
     num_heads: Several = Field(2, description="Heads of each interacting layer.")
     head_dim: Width = Field(32, description="Width of each head.")

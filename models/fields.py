@@ -51,9 +51,6 @@ class DeepFieldConfig(FieldConfig, MLPOptions):
 class SideBySideConfig(DeepFieldConfig):
     """Options of models whose layers take all vectors and numbers side by side."""
 
-    initial_stddev: float = Field(
-        0.1, gt=0, description="Standard deviation of the vectors' coordinates at the start."
-    )
     list_pooling: ListPooling = Field(
         "mean", description="How a list enters: the sum, weighted mean or largest of its items."
     )

@@ -22,7 +22,7 @@ class EmbeddingMLPConfig(ModelConfig, MLPOptions):
 
     embedding_dim: Width = Field(16, description="Length of each embedding.")
     initial_stddev: float = Field(
-        0.1, gt=0, description="Standard deviation of the embeddings' coordinates at the start."
+        0.01, gt=0, description="Standard deviation of the embeddings' coordinates at the start."
     )
     list_pooling: ListPooling = Field(
         "mean", description="How a list enters: the sum, weighted mean or largest of its items."

@@ -21,9 +21,6 @@ from models.layers.regularisation import l2_penalty
 class XDeepFMConfig(DeepFieldConfig):
     """Options of `XDeepFM`."""
 
-    initial_stddev: float = Field(
-        0.1, gt=0, description="Standard deviation of the vectors' coordinates at the start."
-    )
     hidden_units: Units = Field((400, 400), description="Width of each hidden layer of the MLP.")
     cin_units: Units = Field(
         (32, 32, 32),
