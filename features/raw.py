@@ -231,9 +231,16 @@ def _read_count(column: Any, rule: NullRule, unit: TimeUnit) -> Read:
 
 
 def floor_divide(x: Any, divisor: int) -> Any:
-    """Return ⌊x / divisor⌋ of an int64 exactly; Ibis divides in float64."""
-    remainder = (x % divisor + divisor) % divisor
-    return ((x - remainder) / divisor).round().cast("int64")
+    """Return ⌊x / divisor⌋ of an int64 exactly; the divisor is at most a million.
+
+    Ibis divides in float64, which holds no whole number beyond 2^53: so the high part of x and its
+    low one, which are small enough, are divided apart.
+    """
+    blocks = 1 << 30
+    block = blocks * divisor
+    low = (x % block + block) % block
+    high = ((x - low) / block).round().cast("int64")
+    return high * blocks + (low / divisor).floor().cast("int64")
 
 
 def _iso_moment(text: Any) -> Any:

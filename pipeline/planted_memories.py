@@ -29,7 +29,8 @@ class KeyValue(HistoriesTask):
     summary: ClassVar[str] = (
         "Match by item_id, answer in another column: kvmemnn and din learn it, base cannot."
     )
-    learner: ClassVar[str] = "{kind: kvmemnn}"
+    # attention over vectors of 0.01 has no slope to start from in so few steps
+    learner: ClassVar[str] = "{kind: kvmemnn, initial_stddev: 0.1}"
     foil: ClassVar[str] = "{kind: base}"
     columns: ClassVar[Mapping[str, Column]] = {"item_id": ITEM, "answer": ANSWER}
     events: ClassVar[int] = 10

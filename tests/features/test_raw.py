@@ -349,6 +349,7 @@ def test_the_first_malformed_column_is_named(connection, make_table):
 
 
 @given(st.lists(st.integers(-(2**62), 2**62), min_size=1), st.sampled_from([1000, 1_000_000]))
+@example([-2443802615382111001, 2**53 * 500 - 1, 2**62 - 1, -(2**62)], 1000)
 @a_few_tables
 def test_floor_divide_is_exact(connection, make_table, numbers, divisor):
     table = make_table({"x": pa.array(numbers, pa.int64())})
