@@ -19,9 +19,9 @@ Encode = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 def by_length(encode: Encode, tokens: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """Return what `encode(tokens, mask)` does, without working on most of the padding.
 
-    Rows are sorted by length and cut into `Chunks`; each chunk is given away at one of
-    `NUM_WIDTHS` widths. The way back encodes again, chunk by chunk, so that the memory of what lies
-    between is that of one chunk.
+    Rows are sorted by length and cut into `Chunks`; each chunk is encoded at one of `NUM_WIDTHS`
+    widths. The way back encodes again, chunk by chunk, so that the memory of what lies between is
+    that of one chunk.
 
     Args:
         encode: Maps tokens (rows, items, dim) and a mask (rows, items) to (rows, items, any), each
@@ -36,27 +36,6 @@ def by_length(encode: Encode, tokens: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     if chunks.count == 1:
         return encode(tokens, mask)
     masks = chunks.by_chunk(mask)
-    items = chunks.items
-    widths = sorted({-(-items * part // NUM_WIDTHS) for part in range(1, NUM_WIDTHS + 1)})
-
-    def over_chunks(body: Callable[..., Sequence[Any]], found: Sequence[Any]) -> Sequence[Any]:
-        """Return what a loop over the chunks of each width, widest first, makes of `found`."""
-        chunk = tf.constant(0)
-        for number, width in reversed(list(enumerate(widths))):
-            narrower = widths[number - 1] if number else -1
-            end = tf.reduce_sum(tf.cast(chunks.ends > narrower, tf.int32))
-
-            def step(chunk: tf.Tensor, *found: Any, width: int = width) -> Sequence[Any]:
-                return chunk + 1, *body(chunk, width, *found)
-
-            def is_left(chunk: tf.Tensor, *_: Any, end: tf.Tensor = end) -> tf.Tensor:
-                return chunk < end
-
-            chunk, *found = tf.while_loop(is_left, step, (chunk, *found))
-        return found
-
-    def widened(array: tf.Tensor) -> tf.Tensor:
-        return tf.pad(array, [[0, 0], [0, items - array.shape[1]], [0, 0]])
 
     @tf.custom_gradient
     def compute(tokens: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
@@ -65,7 +44,7 @@ def by_length(encode: Encode, tokens: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         def encoded(chunk: tf.Tensor, width: int, array: Any) -> Sequence[Any]:
             mask = tf.gather(masks, chunk)[:, :width]
             outputs = encode(tf.gather(tokens, chunk)[:, :width], mask)
-            return (array.write(chunk, widened(outputs)),)
+            return (array.write(chunk, _padded(outputs, chunks.items)),)
 
         def backwards(upstream: tf.Tensor, variables: Sequence[tf.Variable] = ()) -> Any:
             upstream = chunks.by_chunk(upstream)
@@ -84,15 +63,46 @@ def by_length(encode: Encode, tokens: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
                     unconnected_gradients="zero",
                 )
                 sums = (ours + theirs for ours, theirs in zip(of_variables, more, strict=True))
-                return array.write(chunk, widened(of_part)), *sums
+                return array.write(chunk, _padded(of_part, chunks.items)), *sums
 
             array = tf.TensorArray(tokens.dtype, chunks.count, element_shape=tokens.shape[1:])
             zeros = [tf.zeros_like(variable) for variable in variables]
-            array, *of_variables = over_chunks(slopes, (array, *zeros))
+            array, *of_variables = _over_chunks(chunks, slopes, (array, *zeros))
             return chunks.joined(array.stack()), of_variables
 
         array = tf.TensorArray(tokens.dtype, chunks.count)
-        (array,) = over_chunks(encoded, (array,))
+        (array,) = _over_chunks(chunks, encoded, (array,))
         return chunks.joined(array.stack()), backwards
 
     return compute(tokens)
+
+
+def _over_chunks(
+    chunks: Chunks, body: Callable[..., Sequence[Any]], found: Sequence[Any]
+) -> Sequence[Any]:
+    """Return what loops over the chunks make of `found`: one loop for each width, widest first.
+
+    Args:
+        chunks: Longest first, as they are.
+        body: Returns what is found after a chunk; takes its number, the width to work at, and what
+            was found before.
+        found: What there is before the first chunk.
+    """
+    widths = sorted({-(-chunks.items * part // NUM_WIDTHS) for part in range(1, NUM_WIDTHS + 1)})
+    chunk = tf.constant(0)
+    for narrower, width in reversed(list(zip([-1, *widths], widths, strict=False))):
+        end = tf.reduce_sum(tf.cast(chunks.ends > narrower, tf.int32))
+
+        def step(chunk: tf.Tensor, *found: Any, width: int = width) -> Sequence[Any]:
+            return chunk + 1, *body(chunk, width, *found)
+
+        def is_left(chunk: tf.Tensor, *_: Any, end: tf.Tensor = end) -> tf.Tensor:
+            return chunk < end
+
+        chunk, *found = tf.while_loop(is_left, step, (chunk, *found))
+    return found
+
+
+def _padded(array: tf.Tensor, items: int) -> tf.Tensor:
+    """Return (rows, width, any) as (rows, items, any)."""
+    return tf.pad(array, [[0, 0], [0, items - array.shape[1]], [0, 0]])

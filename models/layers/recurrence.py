@@ -41,7 +41,8 @@ def gated_recurrence(
 
     Args:
         inputs: x, float (batch, items, dim).
-        weights: w, float (batch, items). A row ends at its last weight other than 0.
+        weights: w, float (batch, items). A row ends at its last weight other than 0; the
+            gradients of those beyond mean nothing.
         initial: h_0, float (batch, units).
         gates: W, U and b.
 
@@ -91,6 +92,7 @@ class Steps(Chunks):
         if weights.shape[0] is None:  # states can only be put together if every step left one
             self.ends = tf.fill([1], self.items)
         self.total = tf.reduce_sum(self.ends)
+        # the places of steps in their order, then those that no step goes to
         beyond = tf.range(self.items) >= self.ends[:, tf.newaxis]
         self._places = tf.argsort(tf.cast(tf.reshape(beyond, [-1]), tf.int32), stable=True)
 
