@@ -11,13 +11,13 @@ from models.ctr_model import Tensors
 from models.fields import SideBySideConfig, VectorFieldModel, problems_of_fields, squeeze_logits
 from models.layers.mlp import MLP
 from models.layers.regularisation import l2_penalty
-from models.limits import Width
+from models.limits import MOST_REPEATS, Width
 
 
 class DCNConfig(SideBySideConfig):
     """Options of `DCN`."""
 
-    cross_layers: int = Field(2, ge=0, le=50, description="Number of cross layers.")
+    cross_layers: int = Field(2, ge=0, le=MOST_REPEATS, description="Number of cross layers.")
     rank: Width | None = Field(
         None, description="Rank of the cross layers' matrices; full when left out."
     )

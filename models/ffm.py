@@ -259,11 +259,11 @@ class FFM(CTRModel):
 def field_aware_pair_sum(vectors: tf.Tensor, dim: int) -> tf.Tensor:
     """Return Σ_{i<j} <v_{i,f_j}, v_{j,f_i}> x_i x_j, (batch,).
 
-    Its gradient is the tensor that it multiplied by: the vectors with their two axes of fields
-    exchanged and nothing at i = j.
+    Its gradient needs no sum: it is the vectors with their two axes of fields exchanged, and 0 at
+    i = j.
 
     Args:
-        vectors: x_i [v_{i,1} … v_{i,F}] of each field i, (batch, F, F dim).
+        vectors: x_i [v_{i,1} … v_{i,F}] of each field i, float (batch, F, F dim).
         dim: Length of each vector.
     """
     fields = vectors.shape[1]

@@ -7,7 +7,8 @@ from pydantic import Field
 
 Width = Annotated[int, Field(ge=1, le=100_000)]
 """Width of a layer, or length of a vector or a memory."""
-Repeats = Annotated[int, Field(ge=1, le=50)]
+MOST_REPEATS = 50
+Repeats = Annotated[int, Field(ge=1, le=MOST_REPEATS)]
 """How many layers, or other parts that are built one by one, a model has."""
 Several = Annotated[int, Field(ge=1, le=1_000)]
 """How many heads, draws or other parts a layer has."""

@@ -15,8 +15,8 @@ def pairwise_sum(vectors: Sequence[tf.Tensor]) -> tf.Tensor:
     """Return Σ_{i<j} e_i ⊙ e_j in O(fields · dim), (batch, dim); 0 for a single field.
 
     ½ ((Σ e)² - Σ e²) subtracts two numbers of nearly one size when a field is large: with one field
-    at 1e4 and 25 near 1, float32 is wrong by 5 %. So it is computed in float64, where the same
-    sum is exact to the rounding of its result.
+    at 1e4 and 25 near 1, float32 is wrong by 5 %. So it is computed in float64, which for float32
+    vectors loses less than their rounding does until one field is 1e8 times all others together.
 
     Args:
         vectors: x_i v_i of each field, (batch, dim); at least one.
@@ -25,9 +25,9 @@ def pairwise_sum(vectors: Sequence[tf.Tensor]) -> tf.Tensor:
         Rendle, Factorization Machines, ICDM 2010, Lemma 3.1 (the sum in linear time);
         He & Chua, Neural Factorization Machines, SIGIR 2017, Eq. 3 (as a vector).
     """
-    exact = [tf.cast(vector, tf.float64) for vector in vectors]
-    total = tf.add_n(exact)
-    squares = tf.add_n([tf.square(vector) for vector in exact])
+    doubles = [tf.cast(vector, tf.float64) for vector in vectors]
+    total = tf.add_n(doubles)
+    squares = tf.add_n([tf.square(vector) for vector in doubles])
     return tf.cast((tf.square(total) - squares) / 2, vectors[0].dtype)
 
 
