@@ -150,8 +150,8 @@ def check(kind: str, schema: FeatureSchema, config: ModelConfig) -> list[str]:
     return model.problems(schema.select(config.features), config)
 
 
-def fields_of(kind: str, schema: FeatureSchema, config: ModelConfig) -> list[str]:
-    """Return the features that are fields of a model.
+def field_names(kind: str, schema: FeatureSchema, config: ModelConfig) -> list[str]:
+    """Return the names of the features that are fields of a model, before it is built.
 
     Args:
         kind: One of `MODELS`.

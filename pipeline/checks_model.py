@@ -15,7 +15,7 @@ from features.specs import (
     NumericSpec,
     is_past_only,
 )
-from models.registry import MODELS, check, fields_of
+from models.registry import MODELS, check, field_names
 from pipeline.config import RunConfig
 from pipeline.config_file import Parsed, explain, nearest, nearest_kind
 from pipeline.config_yaml import Problem
@@ -58,14 +58,15 @@ def model_problems(config: RunConfig, parsed: Parsed) -> Iterator[Problem]:
 
 def model_notes(config: RunConfig) -> Iterator[str]:
     """Yield what is allowed of the model's section but may be unwanted: pairs of a single field."""
-    problems, _ = option_problems(config.model)
+    problems, options = option_problems(config.model)
     schema = schema_of(_sound(config.features), lambda table: _SOME_ROWS)
-    chosen = config.model.get("features") or [feature.name for feature in schema.features]
-    if problems or set(chosen) - {feature.name for feature in schema.features}:
-        return
+    declared = [feature.name for feature in schema.features]
+    chosen = config.model.get("features") or declared
+    if problems or options is None or not set(chosen) <= set(declared):
+        return  # `model_problems` reports them
     kind = config.model["kind"]
-    options = {key: value for key, value in config.model.items() if key != "kind"}
-    fields = fields_of(kind, schema.select(tuple(chosen)), MODELS[kind].config(**options))
+    fitting = MODELS[kind].config.model_validate(options)
+    fields = field_names(kind, schema.select(tuple(chosen)), fitting)
     if MODELS[kind].model.forms_pairs and len(fields) == 1:
         yield (
             f"model: {kind} has pairs of fields, and {fields[0]} is the only field: lr scores the "
