@@ -256,11 +256,16 @@ def _kinds(model: type[BaseModel]) -> tuple[Any, ...]:
     return get_args(model.model_fields["kind"].annotation)
 
 
+def _meant(word: str, valid: Sequence[str]) -> str:
+    """Return ': did you mean x?' where a valid word is near, else an empty text."""
+    close = difflib.get_close_matches(word, valid, n=1, cutoff=0.6)
+    return f": did you mean {close[0]!r}?" if close else ""
+
+
 def _nearest(word: str, valid: Sequence[str]) -> str:
     """Return ': did you mean x?' or the list of what is valid."""
-    close = difflib.get_close_matches(word, valid, n=1, cutoff=0.6)
-    if close:
-        return f": did you mean {close[0]!r}?"
+    if meant := _meant(word, valid):
+        return meant
     more = f" and {len(valid) - _MOST_SHOWN} more" if len(valid) > _MOST_SHOWN else ""
     return f": expected one of {', '.join(valid[:_MOST_SHOWN])}{more}" if valid else ""
 
@@ -272,9 +277,8 @@ def nearest(word: str, valid: Iterable[str]) -> str:
 
 def nearest_kind(word: str, kinds: Iterable[str]) -> str:
     """Return a hint at the kind that is nearest to `word`, if one is near, and at all there are."""
-    close = difflib.get_close_matches(word, kinds := list(kinds), n=1, cutoff=0.6)
-    meant = f": did you mean {close[0]!r}?" if close else ":"
-    return f"{meant} kinds are {', '.join(kinds)}"
+    names = list(kinds)
+    return f"{_meant(word, names) or ':'} kinds are {', '.join(names)}"
 
 
 def describe(document: Document, problems: Iterable[Problem]) -> str:
