@@ -57,12 +57,12 @@ def add_history(
         name: joined._past.map(lambda event, column=column: event[column])
         for column, name in channels.items()
     }
-    empty = {
+    filled = {
         name: array.fill_null(ibis.literal([], type=array.type())) for name, array in added.items()
     }
     if cut:
-        empty[cut] = joined._seen > max_items
-    return joined.mutate(**empty).drop("_past", "_seen")
+        filled[cut] = joined._seen > max_items
+    return joined.mutate(**filled).drop("_past", "_seen")
 
 
 def is_before(event: Any, moment: Any, gap_s: float) -> Any:

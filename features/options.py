@@ -7,7 +7,8 @@ from typing import Any, Self, get_args
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import InitErrorDetails
 
-_MOST = 2**63
+_TOO_LARGE = 2**63
+"""The first whole number that 64 bits cannot hold."""
 
 
 class Options(BaseModel):
@@ -33,9 +34,9 @@ class Options(BaseModel):
     @model_validator(mode="after")
     def _whole_numbers_are_of_64_bits(self) -> Self:
         wrong = [
-            InitErrorDetails(type="less_than", loc=(name,), input=value, ctx={"lt": _MOST})
+            InitErrorDetails(type="less_than", loc=(name,), input=value, ctx={"lt": _TOO_LARGE})
             for name in type(self).model_fields
-            if isinstance(value := getattr(self, name), int) and value >= _MOST
+            if isinstance(value := getattr(self, name), int) and value >= _TOO_LARGE
         ]
         if wrong:
             raise ValidationError.from_exception_data(type(self).__name__, wrong)

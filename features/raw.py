@@ -231,16 +231,16 @@ def _read_count(column: Any, rule: NullRule, unit: TimeUnit) -> Read:
 
 
 def floor_divide(x: Any, divisor: int) -> Any:
-    """Return ⌊x / divisor⌋ of an int64 exactly; the divisor is at most a million.
+    """Return ⌊x / divisor⌋ exactly, of an int64 from -2^62 on and a divisor of at most a million.
 
-    Ibis divides in float64, which holds no whole number beyond 2^53: so the high part of x and its
-    low one, which are small enough, are divided apart.
+    Ibis divides in float64, which does not hold every whole number beyond 2^53. So x is cut into
+    high + low, a multiple of 2^30 · divisor and what is left, which float64 both divides rightly.
     """
-    blocks = 1 << 30
-    block = blocks * divisor
+    factor = 1 << 30
+    block = factor * divisor
     low = (x % block + block) % block
     high = ((x - low) / block).round().cast("int64")
-    return high * blocks + (low / divisor).floor().cast("int64")
+    return high * factor + (low / divisor).floor().cast("int64")
 
 
 def _iso_moment(text: Any) -> Any:
