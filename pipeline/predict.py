@@ -106,10 +106,9 @@ def _needs(config: RunConfig, signature: Collection[str]) -> list[Need]:
     for history, spec in config.histories():
         if length_key(history) in signature:
             served |= {history, *spec.of}
+    unread = {("features", feature) for feature in config.features if feature not in served}
     return [
-        replace(
-            need, required=need.required and (need.path[0] != "features" or need.path[1] in served)
-        )
+        replace(need, required=False) if need.path[:2] in unread else need
         for need in needed_columns(config, labelled=False)
     ]
 

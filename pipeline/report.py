@@ -161,8 +161,8 @@ def render_report(facts: Facts) -> str:
         loader=PackageLoader("pipeline"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     # without groups of rows there is no GAUC to speak of
-    left_out = "gauc" if "group" in facts and facts["group"] is None else "-"
-    metrics = [column for column in METRICS if not column.path.startswith(left_out)]
+    has_groups = facts.get("group", "unknown") is not None
+    metrics = [c for c in METRICS if has_groups or not c.path.startswith("gauc")]
     environment.filters.update(exact=_exact, number=format_number, share=format_share)
     return environment.get_template("report.html.j2").render(
         facts=facts,

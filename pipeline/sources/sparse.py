@@ -103,7 +103,7 @@ class Grammar:
         if self.by_position and len(items) != len(self.fields or ()):
             found = "1 feature" if len(items) == 1 else f"{len(items)} features"
             return f"{found} found, {len(self.fields or ())} expected, as fields names"
-        return None if self.by_position else _too_large(items)
+        return None if self.by_position else _value_problem(items)
 
     def _item_problem(self, item: str, position: int) -> str:
         names = self.fields or ()
@@ -125,11 +125,11 @@ class Grammar:
         return f"'1 2:{item}'" if self.format == "libffm" else f"'1 {item}'"
 
 
-def _too_large(items: Sequence[str]) -> str | None:
-    """Say which item of a list has a weight that no float32 holds, None if none has."""
+def _value_problem(items: Sequence[str]) -> str | None:
+    """Say which item of a list has a value that no float32 holds, None if none has."""
     for item in items:
-        value = item.rsplit(":", 1)[-1] if ":" in item else "1"
-        if abs(float(value)) >= _INFINITE:
+        _, colon, value = item.rpartition(":")
+        if colon and abs(float(value)) >= _INFINITE:
             return f"{_shown(item)}: the value is beyond the largest float32, which is 3.4e38"
     return None
 
