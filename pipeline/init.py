@@ -100,8 +100,7 @@ def starter_config(path: Path) -> str:
     features = [column for column in columns if column.name not in used]
     for column in features:
         lines += _feature_lines(column, user)
-    if time and _time_options(time) is not None:
-        lines += _time_features(time)
+    lines += _time_features(time)
     lines += _model_lines(user, time, features, label)
     return "\n".join(lines) + "\n"
 
@@ -263,8 +262,9 @@ def _feature_name(column: ColumnGuess) -> str:
     return f"{name}_value" if name in RESERVED_NAMES else name
 
 
-def _time_features(time: ColumnGuess) -> list[str]:
-    options = _time_options(time)
+def _time_features(time: ColumnGuess | None) -> list[str]:
+    if time is None or (options := _time_options(time)) is None:
+        return []
     extra = f", {options}" if options else ""
     column = _quoted(time.name)
     return [
@@ -286,5 +286,5 @@ def _model_lines(
             f"  history: {{kind: history, of: [{item}]}}  # the user's past positives",
             "model: {kind: din}  # weighs the history by the candidate; see: clickloom models",
         ]
-    parts = _time_features(time) if time and _time_options(time) is not None else []
-    return [model_line(len([c for c in features if c.values or c.is_list]) + len(parts))]
+    usable = [column for column in features if column.values or column.is_list]
+    return [model_line(len(usable) + len(_time_features(time)))]
