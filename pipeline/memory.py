@@ -162,7 +162,7 @@ def require_memory(memory: ModelMemory, limit: str | None, specs: Specs | None =
         specs: The declared features, to say what makes their tables smaller.
 
     Raises:
-        ConfigError: It takes more than that.
+        ConfigError: It takes more than that, or its tables have more rows than int32 counts.
     """
     if memory.size.rows > MOST_ROWS:
         raise ConfigError(
