@@ -85,8 +85,8 @@ class EmbeddingMLP(CTRModel):
         return [] if schema.features else ["there is no feature; name at least one in `features:`"]
 
     def call(self, batch: Tensors, training: bool = False) -> tf.Tensor:
-        """Return logits (batch,); see `CTRModel`. Histories may have no place at all."""
-        return super().call(with_places(self.schema.histories, batch), training)
+        """Return logits (batch,); see `CTRModel`. Histories may be of width 0."""
+        return super().call(at_least_one_place(self.schema.histories, batch), training)
 
     def terms(self, batch: Tensors) -> dict[str, tf.Tensor]:
         """Return the MLP's output, the only part; see `CTRModel.terms`."""
@@ -119,20 +119,24 @@ def history_mask(history: History, batch: Tensors) -> tf.Tensor:
     return length_mask(batch[length_key(history.name)], places)
 
 
-def with_places(histories: Sequence[History], batch: Tensors) -> Tensors:
-    """Return the batch with a place of padding in each history that has no place at all.
+def at_least_one_place(histories: Sequence[History], batch: Tensors) -> Tensors:
+    """Return the batch with histories of width 0 widened to one place of padding.
 
     Layers then need no case for what has no newest event, no best one and no step.
+
+    Args:
+        histories: Those of the model.
+        batch: Ids of their channels, int32 (batch, items), where items may be 0, and the rest.
     """
-    found = dict(batch)
+    widened = dict(batch)
     for history in histories:
         for channel in history.channels:
             ids = batch[channel.name]
             if not ids.shape[1]:  # none, or not known before the graph runs
                 missing = tf.maximum(1 - tf.shape(ids)[1], 0)
                 wider = tf.pad(ids, [[0, 0], [0, missing]], constant_values=PADDING)
-                found[channel.name] = tf.ensure_shape(wider, [ids.shape[0], None])
-    return found
+                widened[channel.name] = tf.ensure_shape(wider, [ids.shape[0], None])
+    return widened
 
 
 def places_key(history: str) -> str:

@@ -202,9 +202,8 @@ def explain(detail: Any) -> str:
 
 
 def _unknown_key(word: str, valid: Sequence[str]) -> str:
-    close = difflib.get_close_matches(word, valid, n=1, cutoff=0.6)
-    if close:
-        return f"unknown key: did you mean {close[0]!r}?"
+    if meant := _meant(word, valid):
+        return f"unknown key{meant}"
     homes = [name for name, keys in _section_keys().items() if word in keys]
     if homes:
         return f"unknown key: it belongs in {' or '.join(homes)}"

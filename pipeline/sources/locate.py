@@ -49,7 +49,7 @@ def settle(
         rejects: Malformed lines that the engine reported.
         cells: Malformed cells among the rows that it read.
         rows: Number of rows that it read.
-        explain: Says what is wrong with a line, but for its label, if it can tell.
+        explain: Says what is wrong with a line whose label can be read, if it can tell.
 
     Raises:
         InputRejected: The file is cut off.
