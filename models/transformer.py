@@ -98,7 +98,10 @@ class Transformer(EmbeddingMLP):
         names = [history.name for history in self.schema.histories]
         self.positions = {
             h.name: RecencyEncoding(
-                len(h.channels) * config.embedding_dim, config.positions, h.max_items
+                len(h.channels) * config.embedding_dim,
+                config.positions,
+                h.max_items,
+                config.initial_stddev,
             )
             for h in self.schema.histories
             if config.positions != "none"
