@@ -172,7 +172,10 @@ def problems_of_fields(kind: str, schema: FeatureSchema, use_numeric: bool = Tru
         for history in schema.histories
     ]
     if not (schema.categorical or schema.lists or (use_numeric and schema.numeric)):
-        problems.append(f"{kind} has no field: give it a categorical, list or numeric feature")
+        wanted = "a categorical, list or numeric feature"
+        if schema.numeric:  # which `use_numeric` keeps out
+            wanted = "a categorical or list feature, or make numbers fields by `numeric_input:`"
+        problems.append(f"{kind} has no field: give it {wanted}")
     return problems
 
 
