@@ -18,6 +18,8 @@ PART_SIZES: Mapping[DatetimePart, int] = {
 
 _MOST_BUCKETS = MOST_ROWS - FIRST_UNKNOWN
 _MOST_ITEMS = 1_000_000
+LONGEST_GAP_S = 1e10
+"""317 years: a moment less a gap stays a number of 64 bits in microseconds."""
 
 
 class TimeFormat(Options):
@@ -200,7 +202,10 @@ class HistorySpec(Options):
         50, ge=1, le=_MOST_ITEMS, description="Events that are kept, the newest."
     )
     gap_s: float = Field(
-        0.0, ge=0, description="Only events more than this many seconds before the row count."
+        0.0,
+        ge=0,
+        le=LONGEST_GAP_S,
+        description="Only events more than this many seconds before the row count.",
     )
     time_gap: bool = Field(
         False,

@@ -35,6 +35,7 @@ hour = {"kind": "datetime", "part": "hour", "unit": "s"}
         ({"kind": "history", "of": ["a"], "events": {"x": []}}, "name a value"),
         ({"kind": "history", "of": ["a"], "events": {"x": ["1"], "y": ["2"]}}, "name one column"),
         ({"kind": "history", "of": ["a"], "gap_s": -1}, "greater than or equal"),
+        ({"kind": "history", "of": ["a"], "gap_s": 1e13}, "less than or equal"),
         ({"kind": "other"}, "categorical"),
     ],
 )

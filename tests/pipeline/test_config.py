@@ -105,6 +105,10 @@ def test_a_gate_that_nothing_passes_is_refused():
     config(evaluate={"gates": {"auc": {"min": 0.5, "max": 0.5}}})
 
 
+def test_a_gap_longer_than_moments_can_tell_is_refused():
+    refused("less than or equal", split={"kind": "time", "gap_s": 1e13})
+
+
 def test_penalties_by_count_need_a_penalty():
     refused("set table_l2, or leave", train={"table_l2_by_count": True})
     refused("set table_l2, or leave", train={"table_l2_by_count": True, "table_l2": {"a": 0}})
