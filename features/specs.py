@@ -18,6 +18,8 @@ PART_SIZES: Mapping[DatetimePart, int] = {
 
 _MOST_BUCKETS = MOST_ROWS - FIRST_UNKNOWN
 _MOST_ITEMS = 1_000_000
+LONGEST_GAP_S = 1e10
+"""317 years: a moment less a gap stays a number of 64 bits in microseconds."""
 
 
 class TimeFormat(Options):
@@ -108,6 +110,11 @@ class CategoricalSpec(IdSpec):
             raise ValueError(f"the options of the table belong to feature {self.table!r}")
         if self.weight_separator and not self.separator:
             raise ValueError("weight_separator needs separator: only items of a list have weights")
+        if self.weight_separator and self.separator and self.separator in self.weight_separator:
+            raise ValueError(
+                f"weight_separator {self.weight_separator!r} cannot be in an item, which ends at "
+                f"{self.separator!r}"
+            )
         if self.past_only and self.separator:
             raise ValueError("past_only: histories carry one id an event, take out separator")
         if self.separator and self.type == "int":
@@ -195,7 +202,10 @@ class HistorySpec(Options):
         50, ge=1, le=_MOST_ITEMS, description="Events that are kept, the newest."
     )
     gap_s: float = Field(
-        0.0, ge=0, description="Only events more than this many seconds before the row count."
+        0.0,
+        ge=0,
+        le=LONGEST_GAP_S,
+        description="Only events more than this many seconds before the row count.",
     )
     time_gap: bool = Field(
         False,
@@ -207,6 +217,8 @@ class HistorySpec(Options):
     def _one_column(self) -> Self:
         if isinstance(self.events, dict) and len(self.events) != 1:
             raise ValueError("events: name one column, as in {action: [click, buy]}")
+        if isinstance(self.events, dict) and not all(self.events.values()):
+            raise ValueError("events: name a value that counts, as in {action: [click, buy]}")
         if len(set(self.of)) != len(self.of):
             raise ValueError("of: a feature is named twice")
         return self

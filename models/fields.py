@@ -31,7 +31,8 @@ class FieldConfig(ModelConfig):
         0.01, gt=0, description="Standard deviation of the vectors' coordinates at the start."
     )
     list_pooling: ListPooling = Field(
-        "sum", description="How a list enters: the sum, weighted mean or largest of its items."
+        "sum",
+        description="How a list enters: the mean (Σ w e / Σ |w|), sum or largest of its items.",
     )
     numeric_input: NumericInput = Field(
         "fields",
@@ -52,7 +53,8 @@ class SideBySideConfig(DeepFieldConfig):
     """Options of models whose layers take all vectors and numbers side by side."""
 
     list_pooling: ListPooling = Field(
-        "mean", description="How a list enters: the sum, weighted mean or largest of its items."
+        "mean",
+        description="How a list enters: the mean (Σ w e / Σ |w|), sum or largest of its items.",
     )
     numeric_input: NumericInput = Field(
         "dense",
@@ -170,7 +172,10 @@ def problems_of_fields(kind: str, schema: FeatureSchema, use_numeric: bool = Tru
         for history in schema.histories
     ]
     if not (schema.categorical or schema.lists or (use_numeric and schema.numeric)):
-        problems.append(f"{kind} has no field: give it a categorical, list or numeric feature")
+        wanted = "a categorical, list or numeric feature"
+        if schema.numeric:  # which `use_numeric` keeps out
+            wanted = "a categorical or list feature, or make numbers fields by `numeric_input:`"
+        problems.append(f"{kind} has no field: give it {wanted}")
     return problems
 
 

@@ -25,7 +25,8 @@ class EmbeddingMLPConfig(ModelConfig, MLPOptions):
         0.01, gt=0, description="Standard deviation of the embeddings' coordinates at the start."
     )
     list_pooling: ListPooling = Field(
-        "mean", description="How a list enters: the sum, weighted mean or largest of its items."
+        "mean",
+        description="How a list enters: the mean (Σ w e / Σ |w|), sum or largest of its items.",
     )
     activation: Activation = Field("dice", description="Of the MLP's hidden layers.")
 

@@ -135,7 +135,7 @@ def _features(config: RunConfig, parsed: Parsed) -> Iterator[Problem]:
             yield Problem(path, "reads the label's column: the model would be told the answer")
         if is_past_only(spec) and not _carried(config, parsed, name):
             yield Problem((*path, "past_only"), "only past events have it and no history carries "
-                          "it: name it in the of of a history")  # fmt: skip
+                          "it: name it in `of` of a history")  # fmt: skip
         match spec:
             case CategoricalSpec(table=str(table)):
                 yield from _shared_table(config, parsed, name, table)

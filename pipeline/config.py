@@ -77,6 +77,8 @@ class Gate(Section):
     def _bounded(self) -> Self:
         if self.min is None and self.max is None:
             raise ValueError("give min, max or both")
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise ValueError(f"min {self.min:g} is above max {self.max:g}: no model passes")
         return self
 
 

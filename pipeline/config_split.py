@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from features.specs import LONGEST_GAP_S
 from pipeline.config_data import Section, Texts
 
 
@@ -34,7 +35,10 @@ class TimeSplit(Section):
     )
     test_from: str | None = Field(None, description="First moment of the test, likewise.")
     gap_s: float = Field(
-        0.0, ge=0, description="Rows this close before a boundary are left out, in seconds."
+        0.0,
+        ge=0,
+        le=LONGEST_GAP_S,
+        description="Rows this close before a boundary are left out, in seconds.",
     )
 
     @model_validator(mode="after")

@@ -172,6 +172,9 @@ def _override(document: Document, override: str) -> None:
         node = node[place]
         if not isinstance(node, dict | list):
             raise ConfigError(f"--set {override}: {key} holds {node!r}, no keys below it")
+    for found in (document.positions, document.overrides):  # of what is replaced
+        for below in [key for key in found if key[: len(path)] == path]:
+            del found[below]
     document.overrides[path] = f"--set {override}"
 
 

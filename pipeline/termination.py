@@ -33,7 +33,7 @@ def _wait() -> None:
     if _checked.is_set():
         threading.Event().wait(GRACE_S)
     # stages are written beside their place, so what stands is whole; nothing is cleaned up here
-    sys.stderr.write("terminated; the same command runs the interrupted stage again\n")
+    sys.stderr.write("clickloom: terminated; the same command runs the interrupted stage again\n")
     sys.stderr.flush()
     os._exit(Terminated.exit_code)
 

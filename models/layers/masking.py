@@ -76,13 +76,14 @@ def weighted_sum(items: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
 
 
 def weighted_mean(items: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """Return Σ_t w_t e_t / Σ_t w_t, (batch, dim); 0 for a row whose weights sum to 0.
+    """Return Σ_t w_t e_t / Σ_t |w_t|, (batch, dim); 0 for a row whose weights are all 0.
 
     Args:
         items: (batch, items, dim).
         weights: (batch, items), 0 at padding.
     """
-    total = tf.reduce_sum(weights, axis=1, keepdims=True)
+    # |w|, as weights of both signs can add up to almost 0, and a turned sign must not cancel out
+    total = tf.reduce_sum(tf.abs(weights), axis=1, keepdims=True)
     return tf.math.divide_no_nan(weighted_sum(items, weights), total)
 
 
@@ -98,7 +99,7 @@ def pool_list(
         feature: The list; without weights of its own each item weighs 1.
         rows: Looked-up rows of its items, (batch, items, width).
         batch: Holds the lengths and weights.
-        pooling: "sum" is Σ w e, "mean" is Σ w e / Σ w, "max" is the largest w e by coordinate.
+        pooling: "sum" is Σ w e, "mean" is Σ w e / Σ |w|, "max" is the largest w e by coordinate.
     """
     weights = item_weights(feature, batch, tf.shape(rows)[1], rows.dtype)
     if pooling == "max":

@@ -35,6 +35,19 @@ def test_sigterm_writes_a_checkpoint_ends_with_code_143_and_the_run_continues(co
     assert '"event": "resumed"' in err
 
 
+def test_sigterm_in_another_stage_ends_at_once_with_code_143_and_says_what_a_rerun_does(
+    config, tmp_path
+):
+    process = start("run", config, "--runs", tmp_path / "runs")
+    wait_for(lambda: list(tmp_path.rglob("main/config.yaml")), process)  # ingest follows
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (143, "")
+    assert err.endswith(
+        "clickloom: terminated; the same command runs the interrupted stage again\n"
+    )
+
+
 @pytest.mark.slow
 def test_killed_at_random_moments_a_run_ends_with_the_same_weights(config, tmp_path):
     # BAT-01

@@ -22,6 +22,7 @@ hour = {"kind": "datetime", "part": "hour", "unit": "s"}
         (categorical | {"table": "x", "max_size": 2}, "belong to feature 'x'"),
         (categorical | {"table": "x", "hash_buckets": 2}, "belong to feature 'x'"),
         (categorical | {"weight_separator": ":"}, "only items of a list have weights"),
+        (categorical | {"separator": "|", "weight_separator": "|"}, "cannot be in an item"),
         (categorical | {"separator": "|", "type": "int"}, "take out type: int"),
         (categorical | {"separator": ""}, "at least 1"),
         (categorical | {"separator": "|", "past_only": True}, "past_only: .* take out separator"),
@@ -31,8 +32,10 @@ hour = {"kind": "datetime", "part": "hour", "unit": "s"}
         ({"kind": "history", "of": []}, "at least 1"),
         ({"kind": "history", "of": ["a", "a"]}, "named twice"),
         ({"kind": "history", "of": ["a"], "events": {}}, "name one column"),
+        ({"kind": "history", "of": ["a"], "events": {"x": []}}, "name a value"),
         ({"kind": "history", "of": ["a"], "events": {"x": ["1"], "y": ["2"]}}, "name one column"),
         ({"kind": "history", "of": ["a"], "gap_s": -1}, "greater than or equal"),
+        ({"kind": "history", "of": ["a"], "gap_s": 1e13}, "less than or equal"),
         ({"kind": "other"}, "categorical"),
     ],
 )

@@ -89,6 +89,8 @@ def test_pooling_nothing_gives_zero_and_ignores_what_lies_in_padding(pooling, dt
     ("ids", "weights", "mean", "total"),
     [
         ([0, 1], [0.5, 1.5], [0.25, 0.75], [0.5, 1.5]),
+        ([0, 1], [0.5, -0.5], [0.5, -0.5], [0.5, -0.5]),  # which add up to 0
+        ([0], [-3.0], [-1.0, 0.0], [-3.0, 0.0]),
         ([0, 1], None, [0.5, 0.5], [1.0, 1.0]),
         ([], [], NONE, NONE),
         ([], None, NONE, NONE),
@@ -114,7 +116,7 @@ def test_lists_pool_by_their_weights(ids, weights, mean, total):
 
 def test_weighted_pooling_equals_the_reference():
     random = np.random.default_rng(2)
-    items, weights = random.normal(size=(5, 7, 3)), random.uniform(size=(5, 7))
+    items, weights = random.normal(size=(5, 7, 3)), random.uniform(-1, 1, size=(5, 7))
     for function, how in ((weighted_sum, "sum"), (weighted_mean, "mean")):
         expected = [pool(*row, how) for row in zip(items, weights, strict=True)]
         np.testing.assert_allclose(function(tf.constant(items), tf.constant(weights)), expected)

@@ -100,6 +100,15 @@ def test_numbers_must_be_finite():
     refused("finite number", evaluate={"gates": {"auc": {"min": float("inf")}}})
 
 
+def test_a_gate_that_nothing_passes_is_refused():
+    refused("min 2 is above max 1", evaluate={"gates": {"auc": {"min": 2, "max": 1}}})
+    config(evaluate={"gates": {"auc": {"min": 0.5, "max": 0.5}}})
+
+
+def test_a_gap_longer_than_moments_can_tell_is_refused():
+    refused("less than or equal", split={"kind": "time", "gap_s": 1e13})
+
+
 def test_penalties_by_count_need_a_penalty():
     refused("set table_l2, or leave", train={"table_l2_by_count": True})
     refused("set table_l2, or leave", train={"table_l2_by_count": True, "table_l2": {"a": 0}})

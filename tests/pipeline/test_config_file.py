@@ -229,6 +229,17 @@ def test_wrong_overrides_are_named(file):
     assert refusal(path, "train.epochs=x")[1] == (
         "--set train.epochs=x: train.epochs: expected a whole number; got 'x'"
     )
+    # what a section sets is not looked for where the file, or an earlier option, had it
+    data = "data={files: log.csv, quoted: 3}"
+    assert refusal(path, "data.quoted=2", data)[1:] == [
+        f"--set {data}: data.quoted: expected true or false; got 3"
+    ]
+    item = "features.item={kind: numeric, clip: 2}"
+    assert refusal(path, item)[1].startswith(f"--set {item}: features.item.clip: ")
+    features = "features={user: {kind: no}}"
+    assert refusal(path, features)[1].startswith(
+        f"--set {features}: features.user.kind: unknown kind"
+    )
     assert refusal(path, "no.such=1")[1].startswith("--set no.such=1: no: unknown key")
     assert "expected key.path=value" in refusal(path, "train.epochs")[0]
     assert "expected key.path=value" in refusal(path, "=3")[0]

@@ -3,7 +3,7 @@ import numpy as np
 
 
 def pool(items: np.ndarray, weights: np.ndarray, how: str) -> np.ndarray:
-    """Σ w e, Σ w e / Σ w, or max w e of the real items of one row: items (n, dim), weights (n,)."""
+    """Σ w e, Σ w e / Σ |w| or max w e of one row's real items (n, dim), with weights (n,)."""
     if how == "max" and len(items):
         return np.max([weight * item for weight, item in zip(weights, items, strict=True)], axis=0)
     total = np.zeros(items.shape[-1])
@@ -11,7 +11,7 @@ def pool(items: np.ndarray, weights: np.ndarray, how: str) -> np.ndarray:
         total = total + weight * item
     if how in {"sum", "max"}:
         return total
-    return total / weights.sum() if weights.sum() else total
+    return total / np.abs(weights).sum() if weights.any() else total
 
 
 def attention_weights(scores: np.ndarray, normalisation: str) -> np.ndarray:
