@@ -33,7 +33,7 @@ class FTRL(Section):
 
     kind: Literal["ftrl"]
     beta: float = Field(1.0, ge=0, description="Smooths the first learning rates.")
-    l1: float = Field(0.0, ge=0, description="λ₁: the larger, the more weights are exactly 0.")
+    l1: float = Field(0.0, ge=0, description="λ₁: the larger, the more weights reach 0 exactly and stay.")
     l2: float = Field(0.0, ge=0, description="λ₂: pulls weights towards 0.")
 
 
@@ -89,7 +89,7 @@ class TrainConfig(Section):
     """How the model is fitted."""
 
     epochs: int = Field(3, ge=1, description="Passes over the training rows, at most.")
-    batch_size: int = Field(4096, ge=1, description="Rows per step.")
+    batch_size: int = Field(4096, ge=1, le=1_000_000, description="Rows per step.")
     learning_rate: float = Field(1e-3, gt=0, description="Of the dense weights.")
     table_learning_rate: float = Field(
         5e-3,

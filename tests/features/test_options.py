@@ -93,3 +93,8 @@ def test_unknown_options_are_refused():
     assert refusals(DatetimeSpec, kind="datetime", part="hour", bins=3) == [
         (("bins",), "extra_forbidden")
     ]
+
+
+def test_a_batch_that_no_memory_holds_is_refused():
+    # a full batch is allocated before any row is read
+    assert refusals(TrainConfig, batch_size=99_999_999_999) == [(("batch_size",), "less_than_equal")]
