@@ -33,7 +33,7 @@ class FTRL(Section):
 
     kind: Literal["ftrl"]
     beta: float = Field(1.0, ge=0, description="Smooths the first learning rates.")
-    l1: float = Field(0.0, ge=0, description="λ₁: the larger, the more weights reach 0 exactly and stay.")
+    l1: float = Field(0.0, ge=0, description="λ₁: the larger, the more weights reach 0 and stay.")
     l2: float = Field(0.0, ge=0, description="λ₂: pulls weights towards 0.")
 
 

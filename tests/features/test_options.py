@@ -97,4 +97,6 @@ def test_unknown_options_are_refused():
 
 def test_a_batch_that_no_memory_holds_is_refused():
     # a full batch is allocated before any row is read
-    assert refusals(TrainConfig, batch_size=99_999_999_999) == [(("batch_size",), "less_than_equal")]
+    assert refusals(TrainConfig, batch_size=99_999_999_999) == [
+        (("batch_size",), "less_than_equal")
+    ]
