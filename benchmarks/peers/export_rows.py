@@ -19,6 +19,11 @@ from pipeline.batches import count_rows, read_batches
 PARTS = ("train", "valid", "test")
 
 
+def named(key: str) -> str:
+    """Return a column's name that is no attribute of a PyTorch module, as `children` would be."""
+    return f"x_{key}"
+
+
 def export(run: Path, out: Path) -> None:
     """Write the data set of a run.
 
@@ -39,10 +44,13 @@ def export(run: Path, out: Path) -> None:
     (history,) = schema.histories
     rows = {table.name: table.rows for table in schema.tables}
     written = Schema(
-        fields={feature.name: rows[feature.table] for feature in schema.categorical},
-        lists={feature.name: (rows[feature.table], feature.max_items) for feature in schema.lists},
-        channels={channel.name: channel.target for channel in history.channels if channel.target},
-        length=length_key(history.name),
+        fields={named(feature.name): rows[feature.table] for feature in schema.categorical},
+        lists={
+            named(feature.name): (rows[feature.table], feature.max_items)
+            for feature in schema.lists
+        },
+        channels={named(c.name): named(c.target) for c in history.channels if c.target},
+        length=named(length_key(history.name)),
         max_items=history.max_items,
         embedding_dim=model["embedding_dim"],
         hidden_units=tuple(model["hidden_units"]),
@@ -50,7 +58,8 @@ def export(run: Path, out: Path) -> None:
     parts = {}
     for part in PARTS:
         folder = run / "dataset" / part
-        parts[part] = next(read_batches(folder, schema, count_rows(folder), carry=(LABEL,)))
+        columns = next(read_batches(folder, schema, count_rows(folder), carry=(LABEL,)))
+        parts[part] = {key if key == LABEL else named(key): a for key, a in columns.items()}
     write_task(out, written, parts)
 
 
