@@ -119,14 +119,14 @@ class CTRModel(keras.Model):
         """
         raise NotImplementedError
 
-    def prepare(self, rows: tf.Tensor, tables: tf.Tensor) -> Any:
+    def prepare(self, rows: tf.Tensor, ids: tf.Tensor) -> Any:
         """Return what training computes once per distinct row of a batch, before `take`.
 
         Args:
             rows: Weights of the distinct rows, (rows, width).
-            tables: The place in `embeddings.tables` of each row's table, int32 (rows,).
+            ids: Which of the stacked rows of `embeddings` they are, int32 (rows,).
         """
-        del tables
+        del ids
         return rows
 
     def take(self, prepared: Any, places: Tensors) -> Any:

@@ -123,9 +123,9 @@ class FFM(CTRModel):
         """Return what does not fit, in plain words; empty if all does."""
         return problems_of_fields("ffm", schema, config.numeric_input == "fields")
 
-    def prepare(self, rows: tf.Tensor, tables: tf.Tensor) -> Prepared:
+    def prepare(self, rows: tf.Tensor, ids: tf.Tensor) -> Prepared:
         """Return what a row brings to its fields; see `CTRModel.prepare`."""
-        fields = tf.gather(self.fields_of_tables, tables)  # (U, turns)
+        fields = tf.gather(self.fields_of_tables, self.embeddings.table_of(ids))  # (U, turns)
         turns = tf.tile(rows[:, tf.newaxis], [1, fields.shape[1], 1])
         to_ids, to_others = self._parts(turns, fields)
         return Prepared(rows, to_ids[:, 0], to_others)

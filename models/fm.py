@@ -3,15 +3,16 @@ import tensorflow as tf
 
 from features.schema import FeatureSchema
 from models.ctr_model import Tensors
-from models.fields import FieldConfig, LinearFieldModel, problems_of_vectors
-from models.layers.interactions import pair_products, pairwise_sum
+from models.fields import FieldConfig, problems_of_vectors
+from models.layers.interactions import pair_products
+from models.summed_fields import Summed, SummedFieldModel
 
 
 class FMConfig(FieldConfig):
     """Options of `FM`."""
 
 
-class FM(LinearFieldModel):
+class FM(SummedFieldModel):
     """Factorisation machine of degree 2.
 
     ŷ = w_0 + Σ_i w_i x_i + Σ_{i<j} <v_i, v_j> x_i x_j
@@ -42,10 +43,15 @@ class FM(LinearFieldModel):
         """Return what does not fit, in plain words; empty if all does."""
         return problems_of_vectors("fm", schema, config)
 
-    def logits(self, embedded: Tensors, batch: Tensors, training: bool) -> tf.Tensor:
+    @staticmethod
+    def squares(vectors: tf.Tensor) -> tf.Tensor:
+        """Return the sum of squares (rows, 1) of vectors (rows, k)."""
+        return tf.reduce_sum(tf.square(vectors), axis=1, keepdims=True)
+
+    def logits(self, embedded: Summed | Tensors, batch: Tensors, training: bool) -> tf.Tensor:
         """Compute logits (batch,); see `CTRModel.logits`."""
-        linear, vectors, _ = self.fields(embedded, batch)
-        return linear + tf.reduce_sum(pairwise_sum(vectors), axis=1)
+        linear, pairs = self.linear_and_pairs(embedded, batch)
+        return linear + tf.squeeze(pairs, axis=1)
 
     def interactions(self, batch: Tensors) -> dict[str, tf.Tensor]:
         """Return the parts beside the linear ones; see `CTRModel.terms`."""

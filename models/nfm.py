@@ -9,12 +9,11 @@ from features.schema import FeatureSchema
 from models.ctr_model import Tensors
 from models.fields import (
     DeepFieldConfig,
-    LinearFieldModel,
     problems_of_vectors,
     squeeze_logits,
 )
-from models.layers.interactions import pairwise_sum
 from models.layers.mlp import MLP, Units, batch_norm_layer
+from models.summed_fields import Summed, SummedFieldModel
 
 
 class NFMConfig(DeepFieldConfig):
@@ -26,7 +25,7 @@ class NFMConfig(DeepFieldConfig):
     )
 
 
-class NFM(LinearFieldModel):
+class NFM(SummedFieldModel):
     """Neural factorisation machine: the sum of all pairs, kept as a vector, goes through an MLP.
 
     ŷ = w_0 + Σ_i w_i x_i + MLP(Σ_{i<j} x_i v_i ⊙ x_j v_j)
@@ -66,29 +65,27 @@ class NFM(LinearFieldModel):
     def parameter_formula(config: NFMConfig) -> str:
         """Return the number of weights as a formula; see `CTRModel.parameter_formula`."""
         norm = " + 2 k" if config.batch_norm else ""
-        return f"{LinearFieldModel.parameter_formula(config)} + M(k + D){norm}"
+        return f"{SummedFieldModel.parameter_formula(config)} + M(k + D){norm}"
 
     @staticmethod
     def problems(schema: FeatureSchema, config: NFMConfig) -> list[str]:
         """Return what does not fit, in plain words; empty if all does."""
         return problems_of_vectors("nfm", schema, config)
 
-    def logits(self, embedded: Tensors, batch: Tensors, training: bool) -> tf.Tensor:
+    def logits(self, embedded: Summed | Tensors, batch: Tensors, training: bool) -> tf.Tensor:
         """Compute logits (batch,); see `CTRModel.logits`."""
-        linear, vectors, numbers = self.fields(embedded, batch)
-        return linear + self._deep(vectors, numbers, training)
+        linear, pooled = self.linear_and_pairs(embedded, batch)
+        return linear + self._deep(pooled, batch, training)
 
     def interactions(self, batch: Tensors) -> dict[str, tf.Tensor]:
         """Return the parts beside the linear ones; see `CTRModel.terms`."""
-        _, vectors, numbers = self.fields(self.embeddings(batch), batch)
-        return {"mlp": self._deep(vectors, numbers, training=False)}
+        _, pooled = self.linear_and_pairs(self.embeddings(batch), batch)
+        return {"mlp": self._deep(pooled, batch, training=False)}
 
-    def _deep(
-        self, vectors: Sequence[tf.Tensor], numbers: Sequence[tf.Tensor], training: bool
-    ) -> tf.Tensor:
-        pooled = pairwise_sum(vectors)
+    def _deep(self, pooled: tf.Tensor, batch: Tensors, training: bool) -> tf.Tensor:
         if self.norm:
             pooled = self.norm(pooled, training=training)
         pooled = tf.cast(self.dropout(pooled, training=training), self.dtype)
-        outputs = self.mlp(tf.concat([pooled, *numbers], axis=1), training=training)
+        inputs = tf.concat([pooled, *self.fields.numbers(batch)], axis=1)
+        outputs = self.mlp(inputs, training=training)
         return squeeze_logits(outputs, self.dtype)

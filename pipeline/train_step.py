@@ -55,7 +55,9 @@ class TrainStep:
         self.clip_norm = clip_norm
         self.dense.build(model.trainable_variables)
         self._dense_rate = float(dense.learning_rate)
-        self._prepare = tf.function(model.prepare, jit_compile=xla, autograph=False)
+        # most models prepare nothing: compiled, that would be a copy
+        prepares = type(model).prepare is not CTRModel.prepare
+        self._prepare = tf.function(model.prepare, jit_compile=xla and prepares, autograph=False)
         self._gradients = tf.function(self._dense_gradients, jit_compile=xla, autograph=False)
         self._update = tf.function(self._updated_rows, jit_compile=xla, autograph=False)
         self._step = tf.function(self._train_step, autograph=False)
@@ -95,7 +97,7 @@ class TrainStep:
         variables = [variable.value for variable in self.model.trainable_variables]
         with tf.GradientTape() as tape:
             tape.watch(weights)
-            embedded = self.model.take(self._prepare(weights, embeddings.table_of(ids)), places)
+            embedded = self.model.take(self._prepare(weights, ids), places)
         loss, upstream, dense_gradients = self._gradients(embedded, batch)
         row_gradients, more = tape.gradient(embedded, (weights, variables), upstream)
         if row_gradients is None:  # a model of numbers only

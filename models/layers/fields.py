@@ -54,8 +54,11 @@ class FieldInputs(keras.layers.Layer):
         self, embedded: Mapping[str, tf.Tensor], batch: Mapping[str, tf.Tensor]
     ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
         """Return the rows, list of float (batch, dim), and the numbers, list of (batch, 1)."""
-        numbers = [tf.cast(batch[n.name], self.dtype)[:, tf.newaxis] for n in self.dense]
-        return self.rows(embedded, batch), numbers
+        return self.rows(embedded, batch), self.numbers(batch)
+
+    def numbers(self, batch: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
+        """Return the dense numbers alone, list of float (batch, 1)."""
+        return [tf.cast(batch[n.name], self.dtype)[:, tf.newaxis] for n in self.dense]
 
 
 class FieldVectors(FieldInputs):
@@ -123,8 +126,12 @@ class LinearAndVectors(FieldInputs):
         # tf.split and not slices: its gradient is one concatenation instead of two padded sums
         parts = [tf.split(row, [self.dim, 1], axis=1) for row in rows]
         terms = [weight for _, weight in parts]
-        terms += [number * self.weights_of_numbers[i] for i, number in enumerate(numbers)]
+        terms += self.terms_of_numbers(batch)
         return terms, [vector for vector, _ in parts], numbers
+
+    def terms_of_numbers(self, batch: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
+        """Return w_i x_i of the dense numbers, list of float (batch, 1)."""
+        return [x * self.weights_of_numbers[i] for i, x in enumerate(self.numbers(batch))]
 
 
 class FieldLinearAndVectors(FieldInputs):

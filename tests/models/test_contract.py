@@ -243,7 +243,7 @@ def test_distinct_rows_give_the_logits_and_gradients_of_all_rows(kind):
     variables = {variable.path: variable.value for variable in model.trainable_variables}
     with tf.GradientTape() as tape:
         tape.watch(rows)
-        prepared = model.prepare(rows, tables.table_of(ids))
+        prepared = model.prepare(rows, ids)
         embedded = model.take(prepared, tables.by_column(places, batch))
         loss = log_loss(model, embedded, batch, labels, training=False)
     np.testing.assert_allclose(loss, log_loss(model, tables(batch), batch, labels, False), **CLOSE)

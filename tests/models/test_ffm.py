@@ -139,9 +139,7 @@ def test_fields_that_share_a_table_train_as_they_score(numeric_input, dim):
     rows, embedded = tables.gather(ids), tables(batch)
     with tf.GradientTape(persistent=True) as tape:
         tape.watch((rows, embedded))
-        taken = model.take(
-            model.prepare(rows, tables.table_of(ids)), tables.by_column(places, batch)
-        )
+        taken = model.take(model.prepare(rows, ids), tables.by_column(places, batch))
         logits, expected = (
             model.logits(given, batch, training=True) for given in (taken, embedded)
         )
