@@ -65,7 +65,9 @@ def plan(
 def explain(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.")],
     row: Annotated[int, typer.Option(help="row_id, as evaluate/predictions has it.")],
-    split: Annotated[str, typer.Option(help="test, valid or train.")] = "test",
+    split: Annotated[
+        str | None, typer.Option(help="test, valid or train; the one that has the row.")
+    ] = None,
     weights: Annotated[
         bool, typer.Option("--weights", help="Also the vectors and weights, to recompute it.")
     ] = False,

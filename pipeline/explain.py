@@ -25,7 +25,7 @@ from pipeline.config_file import load_config
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.history_weights import history_facts, weights_facts
 from pipeline.progress import Progress
-from pipeline.row_lookup import SPLITS, find_row, stored_score
+from pipeline.row_lookup import SPLITS, find_row, split_of, stored_score
 from pipeline.runs import Run, read_stage
 from pipeline.trained_model import load_best, load_schema, split_kind
 from pipeline.values import Names, Values, find_names
@@ -62,14 +62,19 @@ class Explained:
 
 
 def explain(
-    run_dir: Path, row: int, split: str = "test", weights: bool = False, *, progress: Progress
+    run_dir: Path,
+    row: int,
+    split: str | None = None,
+    weights: bool = False,
+    *,
+    progress: Progress,
 ) -> dict[str, Any]:
     """Return everything that one score is made of.
 
     Args:
         run_dir: Folder of a run that was trained.
         row: Its `row_id`, as `evaluate/predictions/<split>.parquet` has it.
-        split: test, valid or train.
+        split: test, valid or train; the one that has the row when not given.
         weights: Whether to add the looked-up rows and the weights outside the tables.
         progress: Where the run reports to.
 
@@ -77,11 +82,12 @@ def explain(
         ConfigError: There is no such run or row.
     """
     run = open_run(run_dir, progress)
-    if split not in SPLITS:
+    if split not in (None, *SPLITS):
         raise ConfigError(f"--split {split}: expected one of {', '.join(SPLITS)}")
     schema = load_schema(run)
+    split = split or split_of(run, row) or SPLITS[0]
     try:
-        batch = find_row(run, schema, split, row, "add --split {split}")
+        batch = find_row(run, schema, split, row, "give --split {split}, or none")
     except ConfigError as error:
         raise ConfigError(f"--row {row}: {error}") from error
     space = FeatureSpace.load(run.dataset / "features")

@@ -42,6 +42,11 @@ def find_row(run: Run, schema: FeatureSchema, split: str, row: int, advice: str)
     return {name: to_numpy(table[name], widths.get(name)) for name in columns}
 
 
+def split_of(run: Run, row: int) -> str | None:
+    """Return the split that has a row; None if none has."""
+    return next((split for split in SPLITS if _find(run.dataset / split, row, [ROW])), None)
+
+
 def _find(folder: Path, row: int, columns: list[str]) -> pa.Table | None:
     """Return columns of a row in a folder of encoded rows; None if it is not there."""
     for path in parquet_files(folder):

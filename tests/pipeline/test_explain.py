@@ -223,15 +223,23 @@ def test_names_of_values_are_shown_and_missed_with_a_warning(small_run, tmp_path
     assert f"({item['value']})" in explain(folder, row)
 
 
+@pytest.mark.parametrize("split", ["test", "valid", "train"])
+def test_a_row_is_found_in_whichever_split_has_it(trained, split):
+    folder = trained("lr")
+    row = pq.read_table(f"{folder}/dataset/{split}", columns=["row_id"])["row_id"][0].as_py()
+    found = explain(folder, row)
+    assert f"row_id {row} of {split}," in found
+    assert explain(folder, row, "--split", split) == found
+
+
 def test_what_cannot_be_explained_says_why(trained, small_run, tmp_path):
     folder = trained("lr")
     with pytest.raises(ConfigError, match=r"holds no run: there is no config\.yaml") as caught:
         explain(tmp_path, 1)
     assert caught.value.exit_code == 2
     row = rows_of(folder, "valid")["row_id"][0].as_py()
-    with pytest.raises(ConfigError, match=f"no row_id {row}; it is in valid: add --split valid"):
-        explain(folder, row)
-    assert "of valid" in explain(folder, row, "--split", "valid")
+    with pytest.raises(ConfigError, match=f"no row_id {row}; it is in valid: give --split valid"):
+        explain(folder, row, "--split", "test")
     with pytest.raises(ConfigError, match="no row_id 999999; theirs are among"):
         explain(folder, 999_999)
     with pytest.raises(ConfigError, match="--split all: expected one of test, valid, train"):
