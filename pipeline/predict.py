@@ -16,6 +16,7 @@ from features.inputs import input_names
 from features.schema import length_key
 from pipeline.bundle import SCORE, feed, load_facts
 from pipeline.config import DataConfig, RunConfig
+from pipeline.config_data import format_by_ending
 from pipeline.engine import open_engine
 from pipeline.errors import ConfigError, InputRejected
 from pipeline.progress import Progress
@@ -56,6 +57,8 @@ def predict(
     require_writable(output.parent, "--out")
     if output.is_dir():
         raise ConfigError(f"--out {output}: is a folder; name a file in it, as in scores.parquet")
+    if format_by_ending(output.name) not in (None, "parquet"):
+        raise ConfigError(f"--out {output}: scores are written as Parquet; name it so: .parquet")
     try:
         facts = load_facts(bundle)
     except FileNotFoundError as error:
@@ -69,7 +72,7 @@ def predict(
     ):
         signature = serve.structured_input_signature[1]
         source, scored = _open(config, files, past, date, signature)
-        for warning in source.warnings:
+        for warning in [*source.warnings, *_without_past(config, past, signature)]:
             progress.event("warning", message=warning)
         rows, rejected = read_rows(connection, source, config, None, labelled=False)
         raw = Path(work) / "rows.parquet"
@@ -97,6 +100,18 @@ def _open(
     scored = [str(file.path) for file in opened(files).files]
     # a glob for the past may match what is scored: each file is read once, and scored
     return opened([*files, *past]), scored
+
+
+def _without_past(
+    config: RunConfig, past: Sequence[str], signature: Collection[str]
+) -> Iterator[str]:
+    """Warn of histories that miss what the files to score do not hold."""
+    built = [name for name, _ in config.histories() if length_key(name) in signature]
+    if built and not past:
+        yield (
+            f"no --past: the histories ({', '.join(built)}) hold only what these files hold; "
+            "give the earlier files of the log"
+        )
 
 
 def _needs(config: RunConfig, signature: Collection[str]) -> list[Need]:

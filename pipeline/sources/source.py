@@ -162,7 +162,9 @@ def _check_columns(
         if need.required:
             problems.append(refused(need.path, message))
         elif not all(file.is_lines for file in files):
-            warnings.append(f"{message}; its rows count as missing")
+            # labels are no input: a file without them, as tomorrow's, is scored all the same
+            effect = "are no past events" if need.path[0] == "label" else "count as missing"
+            warnings.append(f"{message}; its rows {effect}")
     read = [(file, [need.column for need in own]) for file in files]
     read += [(f, [*side.keys.values(), *side.adds.values()]) for side in sides for f in side.files]
     for file, columns in read:

@@ -111,3 +111,25 @@ def test_an_output_that_cannot_be_written_is_refused_before_scoring(tmp_path):
         predict(tmp_path, ["x.csv"], tmp_path / "file" / "out.parquet", Silent())
     with pytest.raises(ConfigError, match="is a folder; name a file in it"):
         predict(tmp_path, ["x.csv"], tmp_path, Silent())
+    for name in ("out.csv", "out.jsonl.gz"):
+        with pytest.raises(ConfigError, match="scores are written as Parquet; name it so"):
+            predict(tmp_path, ["x.csv"], tmp_path / name, Silent())
+
+
+def test_what_histories_miss_is_said(small_run, small_log, tmp_path):
+    _, result, _ = small_run
+    new = tmp_path / "new.csv"
+    pd.read_csv(small_log, dtype=str).iloc[2500:].drop(columns="click").to_csv(new, index=False)
+
+    def warnings(*past):
+        progress = Silent()
+        predict(Path(result["export"]), [str(new)], tmp_path / "out.parquet", progress, past)
+        return [fields["message"] for name, fields in progress.events if name == "warning"]
+
+    unlabelled = f"{new}: has no column 'click'; its rows are no past events"
+    assert warnings(str(small_log)) == [unlabelled]
+    assert warnings() == [
+        unlabelled,
+        "no --past: the histories (clicks) hold only what these files hold; "
+        "give the earlier files of the log",
+    ]
