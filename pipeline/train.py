@@ -24,6 +24,7 @@ from pipeline.progress import Bar
 from pipeline.runs import Run, Stage, build_stage, code_fingerprint, fingerprint_of, write_json
 from pipeline.score import Scorer, score_folder
 from pipeline.termination import termination_requested
+from pipeline.train_end import End
 from pipeline.train_step import TrainStep
 from pipeline.trained_model import (
     assign_dense,
@@ -264,23 +265,14 @@ class Trainer:
         # a kill between these lines leaves checkpoints from which this method runs again
         shutil.rmtree(best, ignore_errors=True)
         shutil.copytree(self._best_folder(state.best_step), best)
-        monitor = self.config.monitor
-        if state.finished:
-            stopped = (
-                f"Stopped at step {state.step} of {self.total_steps}: "
-                f"{state.evaluations_since_best} evaluations without a better "
-                f"validation {monitor}. The state of step {state.best_step} is kept."
-            )
-        else:
-            stopped = (
-                f"Ran all {state.step} steps; the state of step {state.best_step} has the best "
-                f"validation {monitor} and is kept."
-            )
+        end = End(state.step, state.best_step, self.total_steps, patience_ended=state.finished)
+        if (warning := end.warning(self.config)) is not None:
+            self.run.progress.event("warning", message=warning)
         facts = {
             "steps": state.step,
             "best_step": state.best_step,
-            "monitor": monitor,
-            "stopped": stopped,
+            "monitor": self.config.monitor,
+            "stopped": end.text(self.config),
             "evaluations": state.evaluations,
             "examples_per_s": state.examples / state.seconds if state.seconds else None,
             "parameters": count_parameters(self.model),
