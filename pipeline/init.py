@@ -4,16 +4,18 @@
 import json
 import re
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.config import RESERVED_NAMES, DataConfig, EngineConfig
+from pipeline.config import DataConfig, EngineConfig
 from pipeline.config_data import SPARSE_FORMATS
 from pipeline.engine import open_engine
 from pipeline.errors import InputRejected
+from pipeline.init_names import feature_names
 from pipeline.init_sparse import model_line, sparse_starter
 from pipeline.sources.files import first_fields, format_of, inspect, match_files
 from pipeline.sources.scan import readable, scan_files
@@ -30,6 +32,8 @@ _ITEM = re.compile(r"item|product|asin|adgroup|ad_id|movie")
 _QUANTITY = re.compile(r"price|count|cnt|num|age$|score|amount|quantity|qty|rate|size|length")
 _SEPARATORS = ("|", "^", ";")
 _FEW_VALUES = 20
+_MOMENTS = ("hour", "weekday")
+_HISTORY = "history"
 _LIST_SHARE = 0.3
 
 
@@ -98,10 +102,12 @@ def starter_config(path: Path) -> str:
     ]
     used = {column.name for column in (label, time) if column} | set(keys)
     features = [column for column in columns if column.name not in used]
+    moments = _time_features(time)
+    names = feature_names([c.name for c in features], [*(_MOMENTS if moments else ()), _HISTORY])
     for column in features:
-        lines += _feature_lines(column, user)
-    lines += _time_features(time)
-    lines += _model_lines(user, time, features, label)
+        lines += _feature_lines(column, names[column.name], user)
+    lines += moments
+    lines += _model_lines(user, time, features, label, names)
     return "\n".join(lines) + "\n"
 
 
@@ -235,8 +241,7 @@ def _split_lines(time: ColumnGuess | None) -> list[str]:
     return ["split: {kind: time, valid: 0.1, test: 0.1}  # train on the past, test on the newest"]
 
 
-def _feature_lines(column: ColumnGuess, user: ColumnGuess | None) -> list[str]:
-    name = _feature_name(column)
+def _feature_lines(column: ColumnGuess, name: str, user: ColumnGuess | None) -> list[str]:
     other = "" if name == column.name else f", column: {_quoted(column.name)}"
     if column.is_list:
         return [f"  {name}: {{kind: categorical, separator: '|'{other}}}  # a list in the file"]
@@ -256,20 +261,13 @@ def _feature_lines(column: ColumnGuess, user: ColumnGuess | None) -> list[str]:
     return [f"  {name}: {{kind: categorical{rare}{other}}}  # {count} values{hint}"]
 
 
-def _feature_name(column: ColumnGuess) -> str:
-    name = re.sub(r"[^A-Za-z0-9_]", "_", column.name)
-    name = name if re.match(r"[A-Za-z]", name) else f"f_{name}"
-    return f"{name}_value" if name in RESERVED_NAMES else name
-
-
 def _time_features(time: ColumnGuess | None) -> list[str]:
     if time is None or (options := _time_options(time)) is None:
         return []
     extra = f", {options}" if options else ""
     column = _quoted(time.name)
     return [
-        f"  {part}: {{kind: datetime, column: {column}{extra}, part: {part}}}"
-        for part in ("hour", "weekday")
+        f"  {part}: {{kind: datetime, column: {column}{extra}, part: {part}}}" for part in _MOMENTS
     ]
 
 
@@ -278,12 +276,13 @@ def _model_lines(
     time: ColumnGuess | None,
     features: list[ColumnGuess],
     label: ColumnGuess | None,
+    names: Mapping[str, str],
 ) -> list[str]:
     items = [c for c in features if _ITEM.search(c.name.lower()) and c.values]
     if user and time and items and label and items[0] is not user:
-        item = _feature_name(items[0])
+        item = names[items[0].name]
         return [
-            f"  history: {{kind: history, of: [{item}]}}  # the user's past positives",
+            f"  {_HISTORY}: {{kind: history, of: [{item}]}}  # the user's past positives",
             "model: {kind: din}  # weighs the history by the candidate; see: clickloom models",
         ]
     usable = [column for column in features if column.values or column.is_list]

@@ -118,9 +118,32 @@ def test_names_that_yaml_or_the_served_model_would_not_take(start):
         "yes": "yes",
         "f_1x": "1x",
         "q_uo": 'q"uo',
-        "caf_": "café",
+        "cafe": "café",
         "label_value": "label",
         "group_value": "group",
+    }
+
+
+def test_no_two_features_have_one_name(start):
+    header = "ts,user,item_id,価格,商品,a-b,a b,a_b,hour,weekday,history,click\n"
+    row = "1767571200,u,i,1.5,x,1,2,3,4,5,6,"
+    config, problems, _ = start("odd.csv", header + f"{row}0\n{row}1\n")
+    assert problems == []
+    columns = {name: spec.get("column", name) for name, spec in config["features"].items()}
+    assert columns == {
+        "user": "user",
+        "item_id": "item_id",
+        "column_3": "価格",
+        "column_4": "商品",
+        "a_b_2": "a-b",
+        "a_b_3": "a b",
+        "a_b": "a_b",
+        "hour_2": "hour",
+        "weekday_2": "weekday",
+        "history_2": "history",
+        "hour": "ts",
+        "weekday": "ts",
+        "history": "history",
     }
 
 
