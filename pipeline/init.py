@@ -5,7 +5,6 @@ import json
 import re
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ from pipeline.config import DataConfig, EngineConfig
 from pipeline.config_data import SPARSE_FORMATS
 from pipeline.engine import open_engine
 from pipeline.errors import InputRejected
+from pipeline.init_columns import TRUTHS, UNITS, ColumnGuess, is_number, label_of, time_of, user_of
 from pipeline.init_names import feature_names
 from pipeline.init_sparse import model_line, sparse_starter
 from pipeline.sources.files import first_fields, format_of, inspect, match_files
@@ -22,57 +22,12 @@ from pipeline.sources.scan import readable, scan_files
 from pipeline.sources.sql import Wanted
 
 SAMPLE_ROWS = 10_000
-_LABELS = ("click", "clicked", "is_click", "clk", "label", "y", "target", "rating", "stars",
-           "overall", "like")  # fmt: skip
-_TIMES = ("time", "timestamp", "time_stamp", "ts", "datetime", "event_time", "date", "hour",
-          "unixreviewtime")  # fmt: skip
-_USERS = ("user_id", "user", "uid", "userid", "reviewerid", "member_id", "visitor_id")
 _KEYS = ("id", "impression_id", "row_id", "event_id", "request_id")
 _ITEM = re.compile(r"item|product|asin|adgroup|ad_id|movie")
 _QUANTITY = re.compile(r"price|count|cnt|num|age$|score|amount|quantity|qty|rate|size|length")
-_SEPARATORS = ("|", "^", ";")
 _FEW_VALUES = 20
 _MOMENTS = ("hour", "weekday")
 _HISTORY = "history"
-_LIST_SHARE = 0.3
-
-
-@dataclass(frozen=True)
-class ColumnGuess:
-    """What the sample shows of one column."""
-
-    name: str
-    values: list[str]
-    distinct: int
-    rows: int
-    is_list: bool
-
-    @property
-    def is_number(self) -> bool:
-        """Whether every value reads as a number."""
-        return bool(self.values) and all(_is_number(value) for value in self.values)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether every value is a whole number."""
-        return bool(self.values) and all(v.lstrip("-").isdecimal() for v in self.values)
-
-    @property
-    def separator(self) -> str | None:
-        """The text that cuts many of the values, or None."""
-        for separator in _SEPARATORS:
-            cut = sum(separator in value for value in self.values)
-            if self.values and cut >= _LIST_SHARE * len(self.values):
-                return separator
-        return None
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def starter_config(path: Path) -> str:
@@ -86,15 +41,14 @@ def starter_config(path: Path) -> str:
         lines = sparse_starter(path, config)
         return "\n".join([*_first_lines(path, "MiB"), *lines]) + "\n"
     columns = _sample(path, config)
-    label = _named(columns, _LABELS)
-    time = _named(columns, _TIMES)
-    user = _named(columns, _USERS)
+    labelled, timed = label_of(columns), time_of(columns)
+    label, time, user = labelled.column, timed.column, user_of(columns)
     keys = [column.name for column in columns if column.name.lower() in _KEYS]
     lines = [
         *_first_lines(path, f"{columns[0].rows:,} rows"),
         *_header_lines(config),
-        *_label_lines(label),
-        *_time_lines(time),
+        *_label_lines(label, labelled.why),
+        *_time_lines(time, timed.why),
         *_entity_lines(user),
         f"keys: [{', '.join(_quoted(key) for key in keys)}]  # carried to predictions",
         *_split_lines(time),
@@ -126,7 +80,7 @@ def _data_config(path: Path) -> DataConfig:
     config = DataConfig(files=(str(path),))
     if format_of(path, config) in ("csv", "tsv"):
         fields = first_fields(path, config)
-        if any(_is_number(field) for field in fields):
+        if any(is_number(field) for field in fields):
             names = tuple(f"c{i}" for i in range(1, len(fields) + 1))
             return config.model_copy(update={"header": False, "columns": names})
     return config
@@ -158,11 +112,6 @@ def _guess(name: str, column: pa.ChunkedArray) -> ColumnGuess:
     return ColumnGuess(name, values, len(pc.unique(present)), len(column), is_list)
 
 
-def _named(columns: list[ColumnGuess], names: tuple[str, ...]) -> ColumnGuess | None:
-    by_name = {column.name.lower(): column for column in columns}
-    return next((by_name[name] for name in names if name in by_name), None)
-
-
 def _quoted(text: str) -> str:
     plain = re.fullmatch(r"[A-Za-z_][\w./-]*", text) and text.lower() not in (
         "null",
@@ -182,14 +131,14 @@ def _header_lines(config: DataConfig) -> list[str]:
     ]
 
 
-def _label_lines(label: ColumnGuess | None) -> list[str]:
+def _label_lines(label: ColumnGuess | None, why: str) -> list[str]:
     if label is None:
-        return ["label: {column: CHANGE_ME}  # no column is called like a label: name yours"]
+        return [f"label: {{column: CHANGE_ME}}  # {why}: name yours"]
     values = sorted(set(label.values))
     shown = ", ".join(values[:6])
     column = _quoted(label.name)
-    if {value.lower() for value in values} <= {"0", "1", "0.0", "1.0", "true", "false"}:
-        return [f"label: {{column: {column}}}  # holds {shown}"]
+    if {value.lower() for value in values} <= TRUTHS:
+        return [f"label: {{column: {column}}}  # {why or f'holds {shown}'}"]
     if label.is_number:
         return [
             f"label: {{column: {column}, positive: '>= 4'}}"
@@ -207,15 +156,15 @@ def _time_options(time: ColumnGuess) -> str | None:
         digits = len(first.split(".")[0].lstrip("-"))
         if digits == 8 and re.fullmatch(r"\d\d[01]\d[0-3]\d[0-2]\d", first):
             return "format: '%y%m%d%H'"
-        unit = {10: "s", 9: "s", 13: "ms", 12: "ms", 16: "us", 19: "ns"}.get(digits)
+        unit = UNITS.get(digits)
         return f"unit: {unit}" if unit else None
     iso = re.fullmatch(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}.*)?", first)
     return "" if iso else None
 
 
-def _time_lines(time: ColumnGuess | None) -> list[str]:
+def _time_lines(time: ColumnGuess | None, why: str) -> list[str]:
     if time is None:
-        return ["# time: {column: …}  # no column is called like a time: add it if there is one"]
+        return [f"# time: {{column: …}}  # {why}: add it if there is one"]
     options = _time_options(time)
     example = time.values[0] if time.values else "nothing"
     if options is None:
@@ -224,7 +173,8 @@ def _time_lines(time: ColumnGuess | None) -> list[str]:
             f"  # holds {example}: give unit or format"
         ]
     extra = f", {options}" if options else ""
-    return [f"time: {{column: {_quoted(time.name)}{extra}}}  # holds {example}"]
+    reason = f"{why}, such as {example}" if why else f"holds {example}"
+    return [f"time: {{column: {_quoted(time.name)}{extra}}}  # {reason}"]
 
 
 def _entity_lines(user: ColumnGuess | None) -> list[str]:
@@ -248,7 +198,7 @@ def _feature_lines(column: ColumnGuess, name: str, user: ColumnGuess | None) -> 
     if not column.values:
         return [f"  # {name}: left out, it is empty in the sample or holds several values"]
     if column.separator:
-        shown = f"e.g. {column.values[0][:30]}"
+        shown = f"e.g. {next(v for v in column.values if column.separator in v)[:30]}"
         return [
             f"  {name}: {{kind: categorical, separator: '{column.separator}'{other}}}  # {shown}"
         ]

@@ -74,6 +74,28 @@ def test_guesses_about_labels(start):
     assert "has no column 'CHANGE_ME'" in problems[0]
 
 
+def test_a_label_and_a_time_are_told_by_what_they_hold(start):
+    header = "bought,seen,order_id,born,shop\n"
+    rows = "0,1767571200,1767571200,1990-01-31,a\n1,1767571260,1767571201,1991-01-31,b\n"
+    config, problems, text = start("log.csv", header + rows)
+    assert problems == []
+    assert config["label"] == {"column": "bought"}
+    assert config["time"] == {"column": "seen", "unit": "s"}
+    assert list(config["features"]) == ["order_id", "born", "shop", "hour", "weekday"]
+    assert "# the only column of 0 and 1" in text
+    assert "# the only column with moments of this century, such as 1767571200" in text
+
+
+def test_several_columns_that_could_be_the_label_or_the_time_are_named(start):
+    rows = "0,1,2026-01-31 05:00,1767571200123\n1,0,2026-01-31T06:00:00Z,1767571200124\n"
+    config, problems, text = start("log.csv", "a,b,c,d\n" + rows)
+    assert config["label"] == {"column": "CHANGE_ME"}
+    assert "no column is called like a label; of 0 and 1 there are a, b: name yours" in text
+    assert "with moments of this century there are c, d: add it if there is one" in text
+    assert "time" not in config
+    assert len(problems) == 1
+
+
 @pytest.mark.parametrize(
     ("value", "time"),
     [
