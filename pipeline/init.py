@@ -16,8 +16,9 @@ from pipeline.engine import open_engine
 from pipeline.errors import InputRejected
 from pipeline.init_columns import TRUTHS, UNITS, ColumnGuess, is_number, label_of, time_of, user_of
 from pipeline.init_names import feature_names
+from pipeline.init_size import train_lines
 from pipeline.init_sparse import model_line, sparse_starter
-from pipeline.sources.files import first_fields, format_of, inspect, match_files
+from pipeline.sources.files import SourceFile, first_fields, format_of, inspect, match_files
 from pipeline.sources.scan import readable, scan_files
 from pipeline.sources.sql import Wanted
 
@@ -40,7 +41,8 @@ def starter_config(path: Path) -> str:
     if format_of(path, config) in SPARSE_FORMATS:
         lines = sparse_starter(path, config)
         return "\n".join([*_first_lines(path, "MiB"), *lines]) + "\n"
-    columns = _sample(path, config)
+    file = inspect(match_files(str(path))[0], config)
+    columns = _sample(file, config)
     labelled, timed = label_of(columns), time_of(columns)
     label, time, user = labelled.column, timed.column, user_of(columns)
     keys = [column.name for column in columns if column.name.lower() in _KEYS]
@@ -61,7 +63,7 @@ def starter_config(path: Path) -> str:
     for column in features:
         lines += _feature_lines(column, names[column.name], user)
     lines += moments
-    lines += _model_lines(user, time, features, label, names)
+    lines += [*_model_lines(user, time, features, label, names), *train_lines(file)]
     return "\n".join(lines) + "\n"
 
 
@@ -86,8 +88,7 @@ def _data_config(path: Path) -> DataConfig:
     return config
 
 
-def _sample(path: Path, config: DataConfig) -> list[ColumnGuess]:
-    file = inspect(match_files(str(path))[0], config)
+def _sample(file: SourceFile, config: DataConfig) -> list[ColumnGuess]:
     names = [name for name in file.columns if name]
     with (
         tempfile.TemporaryDirectory(prefix="clickloom-") as work,
@@ -97,7 +98,7 @@ def _sample(path: Path, config: DataConfig) -> list[ColumnGuess]:
         with readable([file]):
             table = scan.table.limit(SAMPLE_ROWS).to_pyarrow()
     if not len(table):
-        raise InputRejected(f"{path}: has no rows to guess from")
+        raise InputRejected(f"{file.path}: has no rows to guess from")
     return [_guess(name, table[name]) for name in names]
 
 

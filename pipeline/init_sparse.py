@@ -8,6 +8,7 @@ from pathlib import Path
 from pipeline.config import DataConfig
 from pipeline.config_lists import LIST_COLUMN
 from pipeline.errors import InputRejected
+from pipeline.init_size import train_lines
 from pipeline.sources.files import inspect, match_files, open_bytes
 from pipeline.sources.sparse import Grammar, tokens
 
@@ -72,6 +73,7 @@ def sparse_starter(path: Path, config: DataConfig) -> list[str]:
         "features:",
         *(features := _features(file.columns, sample, base)),
         model_line(len(features)),
+        *train_lines(file),
     ]
 
 

@@ -86,6 +86,33 @@ def test_a_label_and_a_time_are_told_by_what_they_hold(start):
     assert "# the only column with moments of this century, such as 1767571200" in text
 
 
+@pytest.mark.parametrize("name", ["log.csv", "log.csv.gz", "log.parquet", "log.libsvm"])
+@pytest.mark.parametrize(("rows", "size"), [(50, 64), (20_000, 128), (100_000, 512)])
+def test_batches_of_a_small_log_leave_an_epoch_enough_steps(start, tmp_path, name, rows, size):
+    path = tmp_path / name
+    if name.endswith("parquet"):
+        pq.write_table(
+            pa.table({"item": [*map(str, range(rows))], "click": [0, 1] * (rows // 2)}), path
+        )
+    elif name.endswith("libsvm"):
+        path.write_text("".join(f"{i % 2} {1000 + i % 9000}:1 9999:1\n" for i in range(rows)))
+    else:
+        text = "".join(f"{i:012},{i % 2}\n" for i in range(rows)).encode()
+        path.write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    config, _, text = start(name)
+    # the rows of a compressed file are not known beyond its first MiB, 70,000 of these
+    known = not (name.endswith("gz") and rows == 100_000)
+    assert config.get("train") == ({"batch_size": size} if known else None)
+    if known:
+        steps = {50: "1 step an epoch", 20_000: "4 steps an epoch", 100_000: "20 steps an epoch"}
+        assert f"  # about {rows:,} rows: 4,096 would be {steps[rows]}\n" in text
+
+
+def test_a_log_of_many_rows_keeps_the_default_batch(start):
+    config, *_ = start("log.libsvm", "1 1:1\n0 2:1\n" * 300_000)
+    assert "train" not in config
+
+
 def test_several_columns_that_could_be_the_label_or_the_time_are_named(start):
     rows = "0,1,2026-01-31 05:00,1767571200123\n1,0,2026-01-31T06:00:00Z,1767571200124\n"
     config, problems, text = start("log.csv", "a,b,c,d\n" + rows)
