@@ -191,8 +191,8 @@ class HistorySpec(Options):
     kind: Literal["history"]
     of: tuple[str, ...] = Field(
         min_length=1,
-        description="Categorical, bucketed or datetime features whose past values travel "
-        "together; each shares its feature's table.",
+        description="Categorical (not lists), bucketed or datetime features whose past values "
+        "travel together; each shares its feature's table.",
     )
     events: Literal["positive", "all"] | dict[str, tuple[str, ...]] = Field(
         "positive",

@@ -166,9 +166,10 @@ def problems_of_fields(kind: str, schema: FeatureSchema, use_numeric: bool = Tru
         schema: Features of the model.
         use_numeric: Whether numeric features are fields.
     """
+    others = ", ".join(f.name for f in schema.features if f not in schema.histories)
     problems = [
-        f"{kind} takes no history feature: `{history.name}`; leave it out with `features:` "
-        "or use base or din"
+        f"{kind} takes no history feature: `{history.name}`; leave it out with "
+        f"`features: [{others}]` or use base or din"
         for history in schema.histories
     ]
     if not (schema.categorical or schema.lists or (use_numeric and schema.numeric)):

@@ -178,8 +178,10 @@ def _history(config: RunConfig, parsed: Parsed, name: str, spec: HistorySpec) ->
     with_ids = features_with_ids(config.features)
     for i, feature in enumerate(spec.of):
         if feature not in with_ids and not parsed.has_dropped("features", feature):
+            listed = getattr(config.features.get(feature), "separator", None) is not None
+            what = "is a list, not a" if listed else "is no"
             hint = nearest(feature, with_ids)
-            yield Problem((*path, "of", i), f"{feature!r} is no feature with one id a row{hint}")
+            yield Problem((*path, "of", i), f"{feature!r} {what} feature with one id a row{hint}")
     if config.entity is None and not parsed.has_dropped("entity"):
         yield Problem(path, "a history needs to know whose it is: give entity, such as user_id")
     if config.time is None and not parsed.has_dropped("time"):

@@ -120,6 +120,8 @@ def test_columns_that_nothing_reads_are_a_note(validate):
         ("of: [item]", "of: [price, itm]", [
             "10:32: features.clicks.of.0: 'price' is no feature with one id a row",
             "10:39: features.clicks.of.1: 'itm' is no feature with one id a row: did you mean"]),
+        ("item: {kind: categorical", "item: {kind: categorical, separator: ' '", [
+            "features.clicks.of.0: 'item' is a list, not a feature with one id a row"]),
         ("  user:", "  a: {kind: categorical, column: item, table: itm}\n  user:", [
             "7:40: features.a.table: 'itm' is not a categorical feature: did you mean 'item'?"]),
         ("  user:", "  a: {kind: categorical, column: item, table: user}\n"
@@ -172,7 +174,8 @@ def test_columns_that_nothing_reads_are_a_note(validate):
             "features.clicks: a history needs to know whose it is"]),
         # models
         ("  clicks: {kind: history, of: [item]}\n", "", ["model: din needs a history feature"]),
-        ("model: din", "model: fm", ["model: fm takes no history feature: `clicks`"]),
+        ("model: din", "model: fm", ["model: fm takes no history feature: `clicks`; leave it out "
+                                     "with `features: [user, item, price]` or use base or din"]),
         ("model: din", "model: {kind: din, features: user}", ["model.features: expected a list"]),
         ("model: din", "model: {kind: din, features: [user, item, clicks, user]}", [
             "11:20: model.features: names user twice; name each feature once"]),
