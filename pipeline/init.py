@@ -14,11 +14,12 @@ from pipeline.config import DataConfig, EngineConfig
 from pipeline.config_data import SPARSE_FORMATS
 from pipeline.engine import open_engine
 from pipeline.errors import InputRejected
-from pipeline.init_columns import TRUTHS, UNITS, ColumnGuess, is_number, label_of, time_of, user_of
+from pipeline.init_columns import TRUTHS, UNITS, ColumnGuess, label_of, time_of, user_of
 from pipeline.init_names import feature_names
 from pipeline.init_size import train_lines
 from pipeline.init_sparse import model_line, sparse_starter
-from pipeline.sources.files import SourceFile, first_fields, format_of, inspect, match_files
+from pipeline.init_text import data_config, text_lines
+from pipeline.sources.files import SourceFile, format_of, inspect, match_files
 from pipeline.sources.scan import readable, scan_files
 from pipeline.sources.sql import Wanted
 
@@ -37,7 +38,7 @@ def starter_config(path: Path) -> str:
     Raises:
         InputRejected: The file cannot be read or has no rows.
     """
-    config = _data_config(path)
+    config = data_config(path)
     if format_of(path, config) in SPARSE_FORMATS:
         lines = sparse_starter(path, config)
         return "\n".join([*_first_lines(path, "MiB"), *lines]) + "\n"
@@ -48,7 +49,7 @@ def starter_config(path: Path) -> str:
     keys = [column.name for column in columns if column.name.lower() in _KEYS]
     lines = [
         *_first_lines(path, f"{columns[0].rows:,} rows"),
-        *_header_lines(config),
+        *text_lines(config),
         *_label_lines(label, labelled.why),
         *_time_lines(time, timed.why),
         *_entity_lines(user),
@@ -75,17 +76,6 @@ def _first_lines(path: Path, sample: str) -> list[str]:
         "data:",
         f"  files: {_quoted(str(path))}",
     ]
-
-
-def _data_config(path: Path) -> DataConfig:
-    """Return how a file is read; a first line with numbers in it is no header."""
-    config = DataConfig(files=(str(path),))
-    if format_of(path, config) in ("csv", "tsv"):
-        fields = first_fields(path, config)
-        if any(is_number(field) for field in fields):
-            names = tuple(f"c{i}" for i in range(1, len(fields) + 1))
-            return config.model_copy(update={"header": False, "columns": names})
-    return config
 
 
 def _sample(file: SourceFile, config: DataConfig) -> list[ColumnGuess]:
@@ -120,16 +110,6 @@ def _quoted(text: str) -> str:
         "false",
     )
     return text if plain else json.dumps(text, ensure_ascii=False)
-
-
-def _header_lines(config: DataConfig) -> list[str]:
-    if config.header:
-        return []
-    names = ", ".join(config.columns or ())
-    return [
-        "  header: false  # the first line has numbers in it",
-        f"  columns: [{names}]  # give them names",
-    ]
 
 
 def _label_lines(label: ColumnGuess | None, why: str) -> list[str]:

@@ -204,13 +204,22 @@ def _compression(path: Path) -> Compression:
     return found[0] if found else "none"
 
 
-def _head(path: Path, compression: Compression, encoding: str) -> str:
-    """Return the start of a text file, bytes that are not text replaced."""
+def head_bytes(path: Path, compression: Compression | None = None) -> bytes:
+    """Return the start of a file, decompressed.
+
+    Raises:
+        InputRejected: The file cannot be read.
+    """
     try:
-        with open_bytes(path, compression) as stream:
-            head = stream.read(_HEAD_BYTES)
+        with open_bytes(path, compression or _compression(path)) as stream:
+            return stream.read(_HEAD_BYTES)
     except (OSError, pa.ArrowException) as error:
         raise InputRejected(f"{path}: cannot be read: {error}") from error
+
+
+def _head(path: Path, compression: Compression, encoding: str) -> str:
+    """Return the start of a text file, bytes that are not text replaced."""
+    head = head_bytes(path, compression)
     if not head.strip():
         raise InputRejected(f"{path}: is empty")
     text = head.decode(text_encoding(encoding), "replace")

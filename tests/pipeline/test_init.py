@@ -204,6 +204,32 @@ def test_files_without_a_header(start):
     assert all("CHANGE_ME" in problem for problem in problems)
 
 
+@pytest.mark.parametrize(
+    ("encoding", "separator"),
+    [("utf-8", ";"), ("utf-8-sig", "\t"), ("latin-1", ";"), ("latin-1", ","), ("utf-16", "|")],
+)
+@pytest.mark.parametrize("header", [True, False])
+def test_separators_and_encodings_are_told(start, encoding, separator, header):
+    rows = [["gerät", "preis", "click"]] * header + [["größer", "1.5", "0"], ["x", "2.5", "1"]]
+    text = "".join(separator.join(row) + "\n" for row in rows)
+    config, problems, _ = start("log.csv", text.encode(encoding))
+    assert config["data"].get("separator", ",") == separator
+    assert config["data"].get("encoding", "utf-8") == encoding.removesuffix("-sig")
+    assert config["data"].get("header", True) == header
+    assert list(config["features"]) == (["gerat", "preis"] if header else ["c1", "c2"])
+    assert problems == []
+
+
+def test_a_letter_that_the_end_of_the_sample_cuts_is_utf_8(start):
+    config, *_ = start("log.csv", "item,click\n" + "äöü,0\nüöä,1\n" * 90_000)
+    assert "encoding" not in config["data"]
+
+
+def test_a_single_column_stays_one(start):
+    config, *_ = start("log.csv", "click\n0\n1\n")
+    assert "separator" not in config["data"]
+
+
 def test_lists_and_objects(start, tmp_path):
     documents = [{"user": "u", "tags": ["a", "b"], "at": {"lat": 1.5}, "click": True}] * 2
     config, problems, _ = start("log.jsonl", "\n".join(map(json.dumps, documents)) + "\n")
