@@ -217,16 +217,19 @@ def validate(config: Config, set_: Set = [], date: Date = None) -> None:
 
 @app.command()
 def init(
-    data: Annotated[Path, typer.Argument(help="CSV, TSV, JSON lines or Parquet file.")],
+    data: Annotated[Path, typer.Argument(help="File of a log, or a glob in quotes.")],
     out: Annotated[
         Path | None, typer.Option("--out", help="File to write; stdout if not given.")
     ] = None,
+    source_format: Annotated[
+        str | None, typer.Option("--format", help="As data.format, if the ending does not say it.")
+    ] = None,
 ) -> None:
     """Write a starter config from a file's columns, its guesses explained in comments."""
-    from pipeline.init import starter_config
+    from pipeline.init import known_format, starter_config
     from pipeline.runs import require_writable
 
-    text = starter_config(data)
+    text = starter_config(data, known_format(source_format))
     if out is None:
         sys.stdout.write(text)
         return

@@ -4,16 +4,17 @@
 import json
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.config import DataConfig, EngineConfig
+from pipeline.config import DataConfig, EngineConfig, Format
 from pipeline.config_data import SPARSE_FORMATS
 from pipeline.engine import open_engine
-from pipeline.errors import InputRejected
+from pipeline.errors import ConfigError, InputRejected
 from pipeline.init_columns import TRUTHS, UNITS, ColumnGuess, label_of, time_of, user_of
 from pipeline.init_names import feature_names
 from pipeline.init_size import train_lines
@@ -32,23 +33,29 @@ _MOMENTS = ("hour", "weekday")
 _HISTORY = "history"
 
 
-def starter_config(path: Path) -> str:
-    """Return the YAML of a config for a data file.
+def starter_config(path: Path, source_format: Format | None = None) -> str:
+    """Return the YAML of a config for a data file, or for files that a glob means.
+
+    Args:
+        path: The file or glob; of several files the first is looked at.
+        source_format: How they are written; by their ending when not given.
 
     Raises:
         InputRejected: The file cannot be read or has no rows.
+        ConfigError: The ending does not say the format.
     """
-    config = data_config(path)
-    if format_of(path, config) in SPARSE_FORMATS:
-        lines = sparse_starter(path, config)
-        return "\n".join([*_first_lines(path, "MiB"), *lines]) + "\n"
-    file = inspect(match_files(str(path))[0], config)
+    files = match_files(str(path))
+    config = data_config(files[0], source_format)
+    if format_of(files[0], config) in SPARSE_FORMATS:
+        lines = sparse_starter(files, config)
+        return "\n".join([*_first_lines(path, "MiB", files), *lines]) + "\n"
+    file = inspect(files[0], config)
     columns = _sample(file, config)
     labelled, timed = label_of(columns), time_of(columns)
     label, time, user = labelled.column, timed.column, user_of(columns)
     keys = [column.name for column in columns if column.name.lower() in _KEYS]
     lines = [
-        *_first_lines(path, f"{columns[0].rows:,} rows"),
+        *_first_lines(path, f"{columns[0].rows:,} rows", files),
         *text_lines(config),
         *_label_lines(label, labelled.why),
         *_time_lines(time, timed.why),
@@ -64,15 +71,30 @@ def starter_config(path: Path) -> str:
     for column in features:
         lines += _feature_lines(column, names[column.name], user)
     lines += moments
-    lines += [*_model_lines(user, time, features, label, names), *train_lines(file)]
+    lines += [*_model_lines(user, time, features, label, names), *train_lines(file, files)]
     return "\n".join(lines) + "\n"
 
 
-def _first_lines(path: Path, sample: str) -> list[str]:
+def known_format(text: str | None) -> Format | None:
+    """Return a format by its name.
+
+    Raises:
+        ConfigError: There is no such format.
+    """
+    formats: dict[str, Format] = {name: name for name in get_args(Format)}
+    if text is not None and text not in formats:
+        raise ConfigError(f"--format {text}: expected one of {', '.join(formats)}")
+    return formats[text] if text else None
+
+
+def _first_lines(path: Path, sample: str, files: Sequence[Path]) -> list[str]:
+    of_which = "" if len(files) == 1 else f" of {files[0].name}"
+    stem = path.name.split(".")[0]
+    name = re.sub(r"[^A-Za-z0-9_.-]", "_", stem) if re.search(r"[A-Za-z0-9]", stem) else "log"
     return [
         f"# Starter config for {path.name}: every guess below is from the first",
-        f"# {sample}. Check it, then: clickloom validate THIS_FILE",
-        f"name: {re.sub(r'[^A-Za-z0-9_.-]', '_', path.name.split('.')[0])}",
+        f"# {sample}{of_which}. Check it, then: clickloom validate THIS_FILE",
+        f"name: {name}",
         "data:",
         f"  files: {_quoted(str(path))}",
     ]

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The size of a batch for a file's number of rows."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import pyarrow.parquet as pq
 
 from pipeline.config_train import TrainConfig
@@ -13,10 +16,13 @@ _TRAINED = 0.8
 """Share of the rows that the starter's splits train on."""
 
 
-def train_lines(file: SourceFile) -> list[str]:
+def train_lines(first: SourceFile, files: Sequence[Path]) -> list[str]:
     """Return a starter's line of `train`, where the default batch leaves an epoch few steps."""
-    rows, default = _rows_about(file), TrainConfig().batch_size
-    if rows is None or rows * _TRAINED >= _STEPS * default:
+    rows, default = _rows_about(first), TrainConfig().batch_size
+    if rows is None:
+        return []
+    rows = round(rows * sum(f.stat().st_size for f in files) / first.path.stat().st_size)
+    if rows * _TRAINED >= _STEPS * default:
         return []
     size = _SMALLEST
     while size * 2 * _STEPS <= rows * _TRAINED:

@@ -2,6 +2,7 @@
 """A starter config from a libsvm, libfm or libffm file."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from pipeline.config import DataConfig
 from pipeline.config_lists import LIST_COLUMN
 from pipeline.errors import InputRejected
 from pipeline.init_size import train_lines
-from pipeline.sources.files import inspect, match_files, open_bytes
+from pipeline.sources.files import inspect, open_bytes
 from pipeline.sources.sparse import Grammar, tokens
 
 _HEAD_BYTES = 1 << 20
@@ -46,20 +47,20 @@ def _numbers(items: list[str]) -> list[str]:
     return [number for item in items for number in item.split(":")[: max(1, item.count(":"))]]
 
 
-def sparse_starter(path: Path, config: DataConfig) -> list[str]:
-    """Return the lines of a config but its name.
+def sparse_starter(files: Sequence[Path], config: DataConfig) -> list[str]:
+    """Return the lines of a config but its name, from the first of its files.
 
     Raises:
         InputRejected: The file cannot be read or has no rows.
     """
-    file = inspect(match_files(str(path))[0], config)
+    file = inspect(files[0], config)
     with open_bytes(file.path, file.compression) as stream:
         text = stream.read(_HEAD_BYTES).decode(errors="replace")
     grammar = Grammar.of(file.format, config, None)
     lines = [line for line in text.split("\n")[: -1 if len(text) == _HEAD_BYTES else None] if line]
     cut = [tokens(line) for line in lines if grammar.problem(line) is None]
     if not cut:
-        raise InputRejected(f"{path}: has no rows to guess from")
+        raise InputRejected(f"{file.path}: has no rows to guess from")
     start = 2 if "qid" in file.columns else 1
     sample = _Sample([row[0] for row in cut], [row[start:] for row in cut])
     base = min(1, sample.smallest)
@@ -73,7 +74,7 @@ def sparse_starter(path: Path, config: DataConfig) -> list[str]:
         "features:",
         *(features := _features(file.columns, sample, base)),
         model_line(len(features)),
-        *train_lines(file),
+        *train_lines(file, files),
     ]
 
 

@@ -6,20 +6,25 @@ import json
 from pathlib import Path
 from typing import Literal
 
-from pipeline.config import DataConfig
+from pipeline.config import DataConfig, Format
 from pipeline.init_columns import is_number
 from pipeline.sources.files import first_fields, format_of, head_bytes
 
 _SEPARATORS = (",", ";", "\t", "|")
 
 
-def data_config(path: Path) -> DataConfig:
+def data_config(path: Path, declared: Format | None = None) -> DataConfig:
     """Return how a file is read; a first line with numbers in it is no header.
+
+    Args:
+        path: The file.
+        declared: Its format, if its ending does not say it.
 
     Raises:
         InputRejected: The file cannot be read.
+        ConfigError: Its format is not known.
     """
-    config = DataConfig(files=(str(path),))
+    config = DataConfig(files=(str(path),), format=declared)
     if (source_format := format_of(path, config)) not in ("csv", "tsv", "jsonl"):
         return config
     config = config.model_copy(update={"encoding": _encoding(path)})
@@ -40,7 +45,7 @@ def data_config(path: Path) -> DataConfig:
 
 def text_lines(config: DataConfig) -> list[str]:
     """Return a starter's lines on how its file is written, where that is not the default."""
-    lines = []
+    lines = [f"  format: {config.format}"] if config.format else []
     if config.encoding != "utf-8":
         lines.append(f"  encoding: {config.encoding}  # the file is not utf-8")
     if config.separator:

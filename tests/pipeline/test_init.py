@@ -8,8 +8,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from pipeline.checks import validate_file
-from pipeline.errors import InputRejected
-from pipeline.init import starter_config
+from pipeline.errors import ConfigError, InputRejected
+from pipeline.init import known_format, starter_config
 from pipeline.synth import SynthConfig, write
 
 
@@ -218,6 +218,31 @@ def test_separators_and_encodings_are_told(start, encoding, separator, header):
     assert config["data"].get("header", True) == header
     assert list(config["features"]) == (["gerat", "preis"] if header else ["c1", "c2"])
     assert problems == []
+
+
+def test_a_glob_means_all_its_files(start, tmp_path):
+    for day in range(4):
+        text = "item,click\n" + "i,0\nj,1\n" * 5_000
+        (tmp_path / f"day-{day}.csv").write_text(text)
+    config, problems, text = start("*.csv")
+    assert problems == []
+    assert config["name"] == "log"
+    assert config["data"]["files"] == f"{tmp_path}/*.csv"
+    assert "# 10,000 rows of day-0.csv." in text
+    assert "# about 40,004 rows: 4,096 would be 8 steps an epoch" in text
+
+
+def test_a_declared_format_is_written_down(tmp_path):
+    path = tmp_path / "clicks.txt"
+    path.write_text("item,click\ni,0\nj,1\n")
+    with pytest.raises(ConfigError, match="the ending does not say the format"):
+        starter_config(path)
+    text = starter_config(path, known_format("csv"))
+    assert YAML(typ="safe", pure=True).load(text)["data"] == {"files": str(path), "format": "csv"}
+    (tmp_path / "starter.yaml").write_text(text)
+    assert validate_file(tmp_path / "starter.yaml")[0] == []
+    with pytest.raises(ConfigError, match="--format text: expected one of csv, tsv, jsonl"):
+        known_format("text")
 
 
 def test_a_letter_that_the_end_of_the_sample_cuts_is_utf_8(start):
