@@ -215,5 +215,5 @@ _OPTIONS = {
     "dmn": [{}, {"memory_units": 3, "num_episodes": 1, "gate_units": 2}],
     "memnn": [{}, {"num_slots": 3, "embedding_dim": 3}, {"temporal_encoding": False}],
 }  # fmt: skip
-STRUCTURES = [(kind, options) for kind in MODELS for options in _OPTIONS[kind]]
-"""Every kind with the options that decide what it is made of."""
+STRUCTURES = [(kind, options) for kind in MODELS for options in _OPTIONS.get(kind, [{}])]
+"""Every kind with the options that decide what it is made of; a new one with its defaults."""

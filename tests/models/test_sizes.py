@@ -44,9 +44,10 @@ def letters(kind, schema, config):
     }
     found["F"] = ids + found["N"]
     found["X"] = x = found["F"] * (dim or 0) + found["D"]
+    channels = {h.name: len(h.channels) for h in schema.histories}
     if hasattr(config, "hidden_units"):
         found["M"] = lambda n: mlp(n, config.hidden_units, config)
-    channels = {h.name: len(h.channels) for h in schema.histories}
+        found["I"] = dim * (ids + sum(channels.values())) + numbers  # where nothing else is said
     match kind:
         case "afm":
             found["A"] = config.attention_units
@@ -68,8 +69,6 @@ def letters(kind, schema, config):
                     context or dim, config.gate_hidden_units or (), config, x, "relu", False
                 )
             found["H"] = config.num_heads
-        case "base" | "din" | "dien":
-            found["I"] = dim * (ids + sum(channels.values())) + numbers
         case "bst" | "transformer" | "sasrec":
             found |= letters_of_transformers(kind, schema, config)
     if kind == "din":
