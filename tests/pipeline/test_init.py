@@ -210,13 +210,13 @@ def test_files_without_a_header(start):
 )
 @pytest.mark.parametrize("header", [True, False])
 def test_separators_and_encodings_are_told(start, encoding, separator, header):
-    rows = [["gerät", "preis", "click"]] * header + [["größer", "1.5", "0"], ["x", "2.5", "1"]]
+    rows = [["hôtel", "preis", "click"]] * header + [["größer", "1.5", "0"], ["x", "2.5", "1"]]
     text = "".join(separator.join(row) + "\n" for row in rows)
     config, problems, _ = start("log.csv", text.encode(encoding))
     assert config["data"].get("separator", ",") == separator
     assert config["data"].get("encoding", "utf-8") == encoding.removesuffix("-sig")
     assert config["data"].get("header", True) == header
-    assert list(config["features"]) == (["gerat", "preis"] if header else ["c1", "c2"])
+    assert list(config["features"]) == (["hotel", "preis"] if header else ["c1", "c2"])
     assert problems == []
 
 
