@@ -77,16 +77,19 @@ def run(
     if run_id is not None and not re.fullmatch(NAME, run_id):
         raise ConfigError(f"--run-id {run_id}: expected {FORMS[NAME]}")
     loaded = load_config(Path(config), overrides)
+    others = [compared_row(Path(other)) for other in compare]
     folder = Path(runs) / loaded.name / (run_id or date or "main")
     require_writable(folder.parent, "--runs")
     with locked(folder.parent):
         folder.mkdir(parents=True, exist_ok=True)
         _write_config(loaded, folder / "config.yaml")
         this = Run(loaded, folder, progress or JsonLines(), date)
-        return _run_stages(this, until, [Path(other) for other in compare])
+        return _run_stages(this, until, others)
 
 
-def _run_stages(this: Run, until: StageName, compare: Sequence[Path]) -> dict[str, Any]:
+def _run_stages(
+    this: Run, until: StageName, others: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
     stages: dict[str, Stage] = {}
     error: PipelineError | None = None
     try:
@@ -94,7 +97,7 @@ def _run_stages(this: Run, until: StageName, compare: Sequence[Path]) -> dict[st
     except PipelineError as failure:
         error = failure
     if "evaluate" in stages:
-        _write_report(this, stages, error, compare)
+        _write_report(this, stages, error, others)
     elif error:
         # a report of an earlier run would say that all is well
         for stale in (this.report, this.folder / "report.json"):
@@ -189,7 +192,10 @@ def _write_config(config: RunConfig, path: Path) -> None:
 
 
 def report_facts(
-    this: Run, stages: dict[str, Stage], error: PipelineError | None, compare: Sequence[Path]
+    this: Run,
+    stages: dict[str, Stage],
+    error: PipelineError | None,
+    others: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     """Gather what the report shows; nothing is computed here."""
     ingested, trained = stages["ingest"].facts, stages["train"].facts
@@ -224,9 +230,8 @@ def report_facts(
     if published:
         facts["parity"] = published["parity"]
     facts["gates"] = check_gates(this.config, stages["evaluate"].facts["metrics"]["test"])
-    if compare:
-        own = comparison_row(facts)
-        facts["comparison"] = [own, *(comparison_row(_other_report(path)) for path in compare)]
+    if others:
+        facts["comparison"] = [comparison_row(facts), *others]
     return facts
 
 
@@ -238,13 +243,25 @@ def comparison_row(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {"run": facts["run"], "model": kind, **shown, "data": data[:12]}
 
 
-def _other_report(run_dir: Path) -> Any:
+def compared_row(run_dir: Path) -> dict[str, Any]:
+    """Return what the report's comparison shows of a finished run, from its `report.json`.
+
+    Raises:
+        ConfigError: There is no report, or it cannot be read.
+    """
     path = run_dir / "report.json"
-    if not path.exists():
+    try:
+        return comparison_row(read_json(path))
+    except OSError as error:
         raise ConfigError(
-            f"{run_dir}: has no report.json; --compare takes folders of finished runs"
-        )
-    return read_json(path)
+            f"--compare {run_dir}: report.json: {error.strerror}; expected the folder of a "
+            "finished run"
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"--compare {run_dir}: report.json is no report of a finished run; run it again, or "
+            "leave it out"
+        ) from error
 
 
 def verdict(stages: dict[str, Stage], error: PipelineError | None) -> str:
@@ -261,8 +278,11 @@ def verdict(stages: dict[str, Stage], error: PipelineError | None) -> str:
 
 
 def _write_report(
-    this: Run, stages: dict[str, Stage], error: PipelineError | None, compare: Sequence[Path]
+    this: Run,
+    stages: dict[str, Stage],
+    error: PipelineError | None,
+    others: Sequence[Mapping[str, Any]],
 ) -> None:
-    facts = report_facts(this, stages, error, compare)
+    facts = report_facts(this, stages, error, others)
     write_json(this.folder / "report.json", facts)
     write_text(this.report, render_report(facts))

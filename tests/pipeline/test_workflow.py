@@ -1,5 +1,8 @@
+import json
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
@@ -51,3 +54,36 @@ def test_folders_that_take_no_files_are_refused_before_any_work(small_log, tmp_p
     with pytest.raises(ConfigError, match=r"export.directory: .*file/models: cannot be written to"):
         run(config, tmp_path / "runs", [directory], progress=Silent())
     assert not list(tmp_path.glob("runs/*/*/dataset"))
+
+
+@pytest.mark.parametrize(
+    ("report", "message"),
+    [
+        (None, "report.json: No such file or directory; expected the folder of a finished run"),
+        ('{"metrics": {"te', "no report of a finished run; run it again"),
+        ("[]", "no report of a finished run"),
+        ('{"metrics": {"test": {}}}', "no report of a finished run"),
+    ],
+)
+def test_a_run_to_compare_with_that_is_none_is_refused_before_any_work(
+    report, message, small_log, tmp_path
+):
+    other = tmp_path / "other"
+    if report is not None:
+        other.mkdir()
+        (other / "report.json").write_text(report)
+    config = write_config(tmp_path / "c.yaml", {"data.files": str(small_log)})
+    with pytest.raises(ConfigError, match=rf"--compare .*other: .*{message}"):
+        run(config, tmp_path / "runs", compare=[other], progress=Silent())
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_report_shows_the_runs_to_compare_with_beside_its_own(small_run, tmp_path):
+    config, result, runs = small_run
+    finished = Path(result["run_dir"])
+    first = json.loads((finished / "report.json").read_text(encoding="utf-8"))
+    folder = shutil.copytree(finished, tmp_path / "runs" / "small" / "main")
+    run(config, tmp_path / "runs", compare=[finished], until="evaluate", progress=Silent())
+    shown = json.loads((folder / "report.json").read_text(encoding="utf-8"))["comparison"]
+    assert [row["run"] for row in shown] == ["small/main", "small/main"]
+    assert [row["auc"] for row in shown] == [first["metrics"]["test"]["auc"]] * 2
