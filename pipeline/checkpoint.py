@@ -2,15 +2,14 @@
 """Checkpoints: arrays and a state in a folder, whole or not there, verified by checksum."""
 
 import hashlib
-import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pipeline.runs import write_json
+from pipeline.runs import fingerprint_of, read_json, write_json
 
 _STATE = "state.json"
 
@@ -25,7 +24,8 @@ def save_arrays(folder: Path, arrays: Mapping[str, np.ndarray], state: Mapping[s
         path = aside / f"{number:04d}.npy"
         np.save(path, array, allow_pickle=False)
         sums[name] = {"file": path.name, "sha256": _checksum(path)}
-    write_json(aside / _STATE, {"arrays": sums, "state": dict(state)})
+    document = {"arrays": sums, "state": dict(state)}
+    write_json(aside / _STATE, document | {"sha256": fingerprint_of(document)})
     shutil.rmtree(folder, ignore_errors=True)
     aside.rename(folder)
 
@@ -37,7 +37,9 @@ def load_arrays(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         ValueError: A file is damaged; the message names it.
         FileNotFoundError: There is no such folder, or it is not whole.
     """
-    document = json.loads((folder / _STATE).read_text(encoding="utf-8"))
+    document = read_json(folder / _STATE)
+    if not isinstance(document, dict) or document.pop("sha256", None) != fingerprint_of(document):
+        raise ValueError(f"{folder / _STATE}: its checksum is not that of its text; it is damaged")
     arrays = {}
     for name, entry in document["arrays"].items():
         path = folder / entry["file"]
@@ -52,13 +54,27 @@ def _checksum(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def newest_whole(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-    """Return the newest checkpoint `step-…` of a folder that is whole and undamaged, or None."""
+def newest_whole(
+    folder: Path, needed: Callable[[dict[str, Any]], Path | None] = lambda _: None
+) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
+    """Return the newest checkpoint `step-…` of a folder that is whole and undamaged, or None.
+
+    Newer ones that are damaged are deleted, or they would be kept as the newest.
+
+    Args:
+        folder: Where the checkpoints are.
+        needed: Returns the folder of other arrays that a checkpoint with such a state is worth
+            nothing without, or None.
+    """
     for path in sorted(folder.glob("step-*"), reverse=True):
         try:
-            return load_arrays(path)
-        except (ValueError, OSError):
-            continue
+            arrays, state = load_arrays(path)
+            if other := needed(state):
+                load_arrays(other)
+        except (ValueError, FileNotFoundError):
+            shutil.rmtree(path)
+        else:
+            return arrays, state
     return None
 
 

@@ -65,16 +65,17 @@ def export(run: Run, trained: Stage, evaluated: Stage) -> Stage:
 
 def standing_export(run: Run, trained: Stage, evaluated: Stage) -> Stage | None:
     """Return the version that is published from exactly these stages, or None."""
-    if not _record(run).exists():
+    try:
+        published = read_json(_record(run))
+        path = run.export / str(published["facts"]["version"])
+        if published["fingerprint"] != _fingerprint(run, trained, evaluated):
+            return None
+        if not path.exists() or file_sizes(path) != published["files"]:
+            return None
+        facts = published["facts"] | {"path": str(path)}
+        return Stage(published["fingerprint"], facts, published["seconds"], reused=True)
+    except (OSError, ValueError, KeyError, TypeError):  # no record, or a damaged one
         return None
-    published = read_json(_record(run))
-    path = run.export / str(published["facts"]["version"])
-    if published["fingerprint"] != _fingerprint(run, trained, evaluated):
-        return None
-    if not path.exists() or file_sizes(path) != published["files"]:
-        return None
-    facts = published["facts"] | {"path": str(path)}
-    return Stage(published["fingerprint"], facts, published["seconds"], reused=True)
 
 
 def _record(run: Run) -> Path:

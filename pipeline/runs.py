@@ -153,7 +153,7 @@ def read_stage(folder: Path) -> Stage | None:
         if any(sizes.get(name) != size for name, size in document["files"].items()):
             return None
         return Stage(document["fingerprint"], document["facts"], document["seconds"], reused=True)
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 

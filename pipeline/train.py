@@ -246,7 +246,9 @@ class Trainer:
         return best in [self._best_folder(step) for step in states]
 
     def _restore(self) -> None:
-        found = newest_whole(self.folder)
+        found = newest_whole(
+            self.folder, lambda state: state["best_step"] and self._best_folder(state["best_step"])
+        )
         if found is None:
             return
         arrays, state = found

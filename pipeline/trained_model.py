@@ -13,6 +13,7 @@ from models.registry import build, entry
 from pipeline.batches import read_batches
 from pipeline.checkpoint import load_arrays
 from pipeline.config import RunConfig
+from pipeline.errors import MachineFailed
 from pipeline.runs import Run
 
 
@@ -56,8 +57,17 @@ def assign_dense(model: CTRModel, arrays: dict[str, np.ndarray]) -> None:
 
 
 def load_best(run: Run, schema: FeatureSchema) -> CTRModel:
-    """Return the trained model in its best state, without optimiser slots."""
-    arrays, _ = load_arrays(run.train / "best")
+    """Return the trained model in its best state, without optimiser slots.
+
+    Raises:
+        MachineFailed: The disk no longer gives back what was written to it.
+    """
+    try:
+        arrays, _ = load_arrays(run.train / "best")
+    except ValueError as error:
+        raise MachineFailed(
+            f"{error}; delete {run.train}, then the same command trains again"
+        ) from error
     model = build_model(run.config, schema)
     batch = next(read_batches(run.dataset / "valid", schema, 2))
     model.build_from({name: tf.convert_to_tensor(array) for name, array in batch.items()})

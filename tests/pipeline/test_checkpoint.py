@@ -25,7 +25,16 @@ def test_a_flipped_bit_is_noticed_and_named(tmp_path):
         load_arrays(tmp_path / "a")
 
 
-@pytest.mark.parametrize("damage", ["truncated", "missing array", "missing state"])
+@pytest.mark.parametrize("text", ['{"arrays": {', "[]", "{}", None])
+def test_a_state_that_is_cut_off_or_changed_is_noticed_and_named(tmp_path, text):
+    save_arrays(tmp_path / "a", ARRAYS, {"step": 3})
+    path = tmp_path / "a" / "state.json"
+    path.write_text(path.read_text().replace('"step": 3', '"step": 2') if text is None else text)
+    with pytest.raises(ValueError, match=r"state\.json: its checksum|Expecting"):
+        load_arrays(tmp_path / "a")
+
+
+@pytest.mark.parametrize("damage", ["truncated", "missing array", "missing state", "other state"])
 def test_the_newest_whole_checkpoint_wins(tmp_path, damage):
     for step in (5, 10, 100):
         save_arrays(step_folder(tmp_path, step), ARRAYS, {"step": step})
@@ -35,11 +44,24 @@ def test_the_newest_whole_checkpoint_wins(tmp_path, damage):
         path.write_bytes(path.read_bytes()[:-3])
     elif damage == "missing array":
         (newest / "0001.npy").unlink()
-    else:
+    elif damage == "missing state":
         (newest / "state.json").unlink()
+    else:
+        (newest / "state.json").write_text('{"step": 100')
     found = newest_whole(tmp_path)
     assert found is not None
     assert found[1] == {"step": 10}
+    assert not newest.exists()  # else pruning would keep it instead of a whole one
+
+
+def test_a_checkpoint_without_what_it_needs_is_none(tmp_path):
+    for step in (5, 10):
+        save_arrays(step_folder(tmp_path, step), ARRAYS, {"best_step": step})
+        save_arrays(tmp_path / f"best-{step}", ARRAYS, {})
+    (tmp_path / "best-10" / "0000.npy").write_bytes(b"")
+    found = newest_whole(tmp_path, lambda state: tmp_path / f"best-{state['best_step']}")
+    assert found is not None
+    assert found[1] == {"best_step": 5}
 
 
 def test_what_an_interrupted_save_left_is_never_read(tmp_path):

@@ -268,6 +268,17 @@ def test_a_missed_gate_publishes_nothing_and_leaves_the_old_version(small_run, t
     assert versions(folder) == [2]
 
 
+def test_a_damaged_record_of_what_is_published_leads_to_another_version(small_run, tmp_path):
+    config, _, runs = small_run
+    shutil.copytree(runs, tmp_path / "runs")
+    record = tmp_path / "runs" / "small" / "main" / "export.json"
+    assert Path(run(config, tmp_path / "runs", progress=Silent())["export"]).name == "1"
+    record.write_text(record.read_text()[:40])
+    again = run(config, tmp_path / "runs", progress=Silent())
+    assert Path(again["export"]).name == "2"
+    assert json.loads(record.read_text())["facts"]["version"] == 2
+
+
 def test_a_served_score_that_differs_is_never_published(small_run, tmp_path, monkeypatch):
     config, result, _ = small_run
     shutil.copytree(Path(result["run_dir"]).parent, tmp_path / "runs" / "small")

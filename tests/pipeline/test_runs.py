@@ -110,7 +110,7 @@ def test_json_is_written_whole_and_without_nan(tmp_path):
     assert (tmp_path / "a.json").read_text() == '{\n "x": 1\n}\n'
 
 
-@pytest.mark.parametrize("damage", ["truncated", "deleted", "stage file"])
+@pytest.mark.parametrize("damage", ["truncated", "deleted", "{", "[]", '{"files": []}'])
 def test_a_damaged_stage_is_built_again(run, damage):
     build_stage(run, run.train, "f1", build("one"))
     if damage == "truncated":
@@ -118,7 +118,7 @@ def test_a_damaged_stage_is_built_again(run, damage):
     elif damage == "deleted":
         (run.train / "out.txt").unlink()
     else:
-        (run.train / "stage.json").write_text("{")
+        (run.train / "stage.json").write_text(damage)
     again = build_stage(run, run.train, "f1", build("one"))
     assert not again.reused
     assert (run.train / "out.txt").read_text() == "one"

@@ -7,7 +7,7 @@ from sklearn.metrics import roc_auc_score
 
 from pipeline.checkpoint import load_arrays, newest_whole
 from pipeline.config_file import load_config
-from pipeline.errors import Terminated, TrainingDiverged
+from pipeline.errors import MachineFailed, Terminated, TrainingDiverged
 from pipeline.runs import Run, read_stage
 from pipeline.score import Scorer, score_folder
 from pipeline.train import Trainer
@@ -130,6 +130,44 @@ def test_an_interrupted_run_continues_to_the_same_weights_to_the_bit(
     assert_same(load_arrays(folder / "best")[0], whole)
     assert facts["steps"] == whole_facts["steps"]
     assert facts["evaluations"] == whole_facts["evaluations"]
+
+
+@pytest.mark.parametrize("damaged", ["step-*", "best-*"])
+def test_damage_to_the_newest_state_costs_its_steps_and_changes_no_weight(
+    new_run, monkeypatch, damaged
+):
+    overrides = [LR, "train.checkpoint_steps=1", "train.epochs=1"]
+    _, whole = fit(new_run(*overrides), "whole")
+    run = new_run(*overrides)
+    folder = run.folder / "killed"
+    folder.mkdir()
+    trainer = Trainer(run, folder)
+    evaluate = trainer._evaluate
+
+    def stop_after():
+        evaluate()
+        trainer._save()
+        raise Interrupted
+
+    monkeypatch.setattr(trainer, "_evaluate", stop_after)
+    with pytest.raises(Interrupted):
+        trainer.fit()
+    newest = max(folder.glob(damaged))
+    (newest / "state.json").write_text('{"arrays": {}, "st')
+    Trainer(run, folder).fit()
+    assert_same(load_arrays(folder / "best")[0], whole)
+
+
+def test_kept_weights_that_the_disk_changed_are_named_with_what_to_do(small_run, tmp_path):
+    config_path, result, _ = small_run
+    folder = shutil.copytree(result["run_dir"], tmp_path / "run")
+    path = folder / "train" / "best" / "0000.npy"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    run = Run(load_config(config_path), folder, Silent())
+    with pytest.raises(MachineFailed, match=r"0000\.npy: checksum differs.*delete .*run/train"):
+        load_best(run, load_schema(run))
 
 
 def test_the_first_step_of_each_process_is_not_timed(new_run, small_run):
