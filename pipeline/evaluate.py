@@ -8,6 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from features.schema import LABEL, WEIGHT
+from pipeline.batches import parquet_files
+from pipeline.errors import InputRejected
 from pipeline.metrics import evaluate as compute_metrics
 from pipeline.pair_weights import pair_weights
 from pipeline.runs import Run, Stage, build_stage, code_fingerprint, fingerprint_of, write_json
@@ -29,6 +32,40 @@ def evaluate(run: Run, trained: Stage) -> Stage:
     relevant = {"evaluate": run.config.evaluate, "keys": run.config.keys}
     fingerprint = fingerprint_of(relevant, trained.fingerprint, code_fingerprint())
     return build_stage(run, run.evaluate, fingerprint, lambda folder: _evaluate(run, folder))
+
+
+def require_defined(run: Run) -> None:
+    """Check that the metrics which the config asks for are defined on the run's rows.
+
+    It is called before training, as scores do not decide it: labels, weights and groups do.
+
+    Raises:
+        InputRejected: One is undefined; the message gives the reason.
+    """
+    asked = {"valid": (run.config.train.monitor,), "test": run.config.evaluate.metrics or ()}
+    options = {"valid": "train.monitor", "test": "evaluate.metrics"}
+    for part, names in asked.items():
+        if part == "valid" and names != ("gauc",):  # ingest saw to both labels
+            continue
+        reasons = _undefined(run, part) if names else {}
+        missing = "; ".join(f"{name}: {reasons[name]}" for name in names if name in reasons)
+        if missing:
+            raise InputRejected(
+                f"{part} rows: {options[part]} asks for what is undefined: {missing}. Ask for "
+                "another metric, or check split, label, weight and evaluate.group"
+            )
+
+
+def _undefined(run: Run, part: str) -> dict[str, str]:
+    """Return by metric why the rows of a part leave it undefined, whatever their scores."""
+    columns = carried(run.config)
+    table = pa.concat_tables(
+        pq.read_table(path, columns=columns) for path in parquet_files(run.dataset / part)
+    )
+    labels, weights = (table[name].to_numpy() for name in (LABEL, WEIGHT))
+    groups = table["group"].combine_chunks() if "group" in columns else None
+    found = compute_metrics(labels, np.full(len(labels), 0.5), weights, groups)
+    return dict(found["undefined"])
 
 
 def _evaluate(run: Run, folder: Path) -> dict[str, Any]:

@@ -155,12 +155,18 @@ def _iso(microseconds: int) -> str:
 def _check_splits(rows: Any, weight: str | None) -> dict[str, Any]:
     """Count rows and clicks; every part must have rows, training and validation both classes.
 
+    What weighs nothing is of no class.
+
     Args:
         rows: Typed rows with `_split`.
         weight: Column of the data with their weights, which must not all be 0 in any part.
     """
     grouped = rows.group_by("_split").agg(
-        n=rows.count(), positives=(rows[LABEL] == 1).sum(), heaviest=rows[WEIGHT].max()
+        n=rows.count(),
+        positives=(rows[LABEL] == 1).sum(),
+        heaviest=rows[WEIGHT].max(),
+        weighed=(rows[WEIGHT] > 0).sum(),
+        clicked=((rows[LABEL] == 1) & (rows[WEIGHT] > 0)).sum(),
     )
     found = {row["_split"]: row for row in grouped.to_pyarrow().to_pylist()}
     counts = {part: int(found[part]["n"]) if part in found else 0 for part in SPLITS}
@@ -178,10 +184,13 @@ def _check_splits(rows: Any, weight: str | None) -> dict[str, Any]:
                 "weight out to count all rows alike"
             )
     for part in ("train", "valid"):
-        if positives[part] in (0, counts[part]):
+        weighed, clicked = found[part]["weighed"], found[part]["clicked"]
+        if clicked in (0, weighed):
+            above_0 = f" of weight above 0 ({counts[part]} in all)" if weighed < counts[part] else ""
             raise InputRejected(
-                f"{part}: {counts[part]} rows with {positives[part]} positive labels; training and "
+                f"{part}: {weighed} rows{above_0} with {clicked} positive labels; training and "
                 "early stopping need both classes. Check label.positive and the split"
+                + (f", and the weights in column {weight!r}" if above_0 else "")
             )
     return {"rows": counts, "positives": positives, "left_out": left_out}
 

@@ -12,8 +12,8 @@ from ruamel.yaml import YAML
 from pipeline.config import FORMS, NAME, RunConfig
 from pipeline.config_file import load_config
 from pipeline.drift import check_drift
-from pipeline.errors import ConfigError, InputRejected, PipelineError
-from pipeline.evaluate import evaluate
+from pipeline.errors import ConfigError, PipelineError
+from pipeline.evaluate import evaluate, require_defined
 from pipeline.export import check_gates, export, standing_export
 from pipeline.history_weights import choose_rows, show_histories
 from pipeline.ingest import ingest
@@ -121,6 +121,7 @@ def _build(this: Run, until: StageName, stages: dict[str, Stage]) -> None:
     if until == "ingest":
         return
     require_model_memory(this, memory)
+    require_defined(this)
     chosen = choose_rows(this)
     with termination_checked():
         stages["train"] = train(this, stages["ingest"])
@@ -129,7 +130,6 @@ def _build(this: Run, until: StageName, stages: dict[str, Stage]) -> None:
     stages["evaluate"] = evaluate(this, stages["train"])
     if chosen:
         stages["history_weights"] = show_histories(this, chosen, stages["evaluate"])
-    require_metrics(this.config, stages["evaluate"].facts["metrics"]["test"])
     if until == "export":
         stages["export"] = export(this, stages["train"], stages["evaluate"])
     elif standing := standing_export(this, stages["train"], stages["evaluate"]):
@@ -149,18 +149,6 @@ def require_model_memory(this: Run, least: ModelMemory) -> None:
     memory = least.on(load_schema(this))
     require_memory(memory, this.config.engine.max_model_memory, this.config.features)
     this.progress.event("model", **memory.facts())
-
-
-def require_metrics(config: RunConfig, metrics: dict[str, Any]) -> None:
-    """Check that the metrics the config asks for are defined.
-
-    Raises:
-        InputRejected: One is undefined; the message gives the reason.
-    """
-    missing = [name for name in config.evaluate.metrics or () if metrics[name] is None]
-    if missing:
-        reasons = "; ".join(f"{name}: {metrics['undefined'].get(name)}" for name in missing)
-        raise InputRejected(f"test rows: evaluate.metrics asks for what is undefined: {reasons}")
 
 
 def summarize(this: Run, stages: dict[str, Stage], status: str) -> dict[str, Any]:

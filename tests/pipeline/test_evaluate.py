@@ -1,10 +1,19 @@
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from sklearn.metrics import log_loss, roc_auc_score
+
+from pipeline.config_file import load_config
+from pipeline.errors import InputRejected
+from pipeline.evaluate import require_defined
+from pipeline.runs import Run
+from tests.conftest import Silent
 
 
 @pytest.fixture(scope="module")
@@ -56,3 +65,36 @@ def test_the_report_files_agree_with_the_result(small_run):
     assert facts["metrics"] == stored
     assert facts["parity"]["max_abs_diff"] <= 1e-6
     assert str(stored["test"]["rows"]) in (folder / "report.html").read_text().replace("\u202f", "")
+
+
+@pytest.mark.parametrize(
+    ("part", "override", "message"),
+    [
+        ("valid", "train.monitor=gauc", r"valid rows: train\.monitor .* gauc: .* none of whom has"),
+        ("test", "evaluate.metrics=[auc]", r"test rows: evaluate\.metrics .* auc: .* of label 0"),
+        ("test", "evaluate.metrics=[log_loss]", None),
+        ("test", "train.monitor=gauc", None),
+    ],
+)
+def test_metrics_that_rows_leave_undefined_are_refused_before_training(
+    small_run, tmp_path, part, override, message
+):
+    """Users with one label each have no GAUC; clicks of weight 0 leave one label, and no AUC."""
+    config_path, result, _ = small_run
+    shutil.copytree(f"{result['run_dir']}/dataset", tmp_path / "run" / "dataset")
+    (path,) = (tmp_path / "run" / "dataset" / part).glob("*.parquet")
+    table = pq.read_table(path)
+    label = table["label"].to_numpy()
+    if part == "valid":
+        changes = {"group": pa.array([f"user {y}" for y in label])}
+    else:
+        changes = {"weight": pa.array(1 - label, pa.float32())}
+    for name, column in changes.items():
+        table = table.set_column(table.schema.get_field_index(name), name, column)
+    pq.write_table(table, path)
+    run = Run(load_config(config_path, [override]), tmp_path / "run", Silent())
+    if message is None:
+        require_defined(run)
+        return
+    with pytest.raises(InputRejected, match=message):
+        require_defined(run)

@@ -373,8 +373,16 @@ def test_a_part_whose_weights_are_all_0_is_refused(ingest, part):
     with pytest.raises(InputRejected, match=message) as refusal:
         ingest(log, weight="weight", split=split)
     assert refusal.value.exit_code == 3
-    log.loc[log["part"].eq(part).idxmax(), "weight"] = 1e-30
+    first = log.loc[log["part"].eq(part)].groupby("y").head(1).index  # one of each class
+    log.loc[first, "weight"] = 1e-30
     ingest(log, weight="weight", split=split)
+    log.loc[first[log.loc[first, "y"] == 1], "weight"] = 0
+    if part == "test":
+        ingest(log, weight="weight", split=split)
+        return
+    message = rf"{part}: 1 rows of weight above 0 \({rows} in all\) with 0 positive labels.*'weight'"
+    with pytest.raises(InputRejected, match=message):
+        ingest(log, weight="weight", split=split)
 
 
 def test_label_rules(ingest):
