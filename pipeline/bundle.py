@@ -18,6 +18,8 @@ from features.raw import MISSING_INTEGER
 from features.schema import weight_key
 from models.ctr_model import CTRModel
 from pipeline.batches import pad_lists
+from pipeline.errors import InputRejected
+from pipeline.runs import damaged, file_sums
 
 SCORE, LOGIT, EXAMPLES = "score", "logit", "examples"
 EXTRA = "assets.extra"
@@ -115,21 +117,32 @@ def save_bundle(served: ServedModel, folder: Path, facts: Mapping[str, Any]) -> 
         str(folder),
         signatures={"serving_default": serving_default, "serve_examples": serve_examples},
     )
+    facts = {**facts, "files": file_sums(folder)}
     extra = folder / EXTRA
     extra.mkdir()
     (extra / FACTS).write_text(json.dumps(facts, indent=1, default=str), encoding="utf-8")
 
 
 def load_facts(bundle: Path) -> dict[str, Any]:
-    """Return what `save_bundle` was told about a bundle.
+    """Return what `save_bundle` was told about a bundle, all of whose files are whole.
 
     Raises:
         FileNotFoundError: The folder holds no bundle of this project.
+        InputRejected: A file of it is damaged; served scores might be wrong.
     """
     path = bundle / EXTRA / FACTS
     if not path.exists():
         raise FileNotFoundError(f"{bundle}: holds no {EXTRA}/{FACTS}; expected an exported version")
-    facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        broken = damaged(bundle, facts.get("files", {}))
+    except ValueError:
+        broken = [f"{EXTRA}/{FACTS}"]
+    if broken:
+        raise InputRejected(
+            f"{bundle}: {', '.join(broken)}: not as exported, cut off in copying or damaged; copy "
+            "the version again, or export it again"
+        )
     return facts
 
 

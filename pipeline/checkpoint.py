@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints: arrays and a state in a folder, whole or not there, verified by checksum."""
 
-import hashlib
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.runs import fingerprint_of, read_json, write_json
+from pipeline.runs import checksum_of, fingerprint_of, read_json, write_json
 
 _STATE = "state.json"
 
@@ -23,7 +22,7 @@ def save_arrays(folder: Path, arrays: Mapping[str, np.ndarray], state: Mapping[s
     for number, (name, array) in enumerate(arrays.items()):
         path = aside / f"{number:04d}.npy"
         np.save(path, array, allow_pickle=False)
-        sums[name] = {"file": path.name, "sha256": _checksum(path)}
+        sums[name] = {"file": path.name, "sha256": checksum_of(path)}
     document = {"arrays": sums, "state": dict(state)}
     write_json(aside / _STATE, document | {"sha256": fingerprint_of(document)})
     shutil.rmtree(folder, ignore_errors=True)
@@ -43,15 +42,10 @@ def load_arrays(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     arrays = {}
     for name, entry in document["arrays"].items():
         path = folder / entry["file"]
-        if _checksum(path) != entry["sha256"]:
+        if checksum_of(path) != entry["sha256"]:
             raise ValueError(f"{path}: checksum differs from the one in {_STATE}; it is damaged")
         arrays[name] = np.load(path, allow_pickle=False)
     return arrays, document["state"]
-
-
-def _checksum(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def newest_whole(

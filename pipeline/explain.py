@@ -128,7 +128,9 @@ def open_run(run_dir: Path, progress: Progress) -> Run:
         )
     run = Run(load_config(config), run_dir, progress)
     if read_stage(run.dataset) is None or read_stage(run.train) is None:
-        raise ConfigError(f"{run_dir}: has no trained model; finish it with clickloom run")
+        raise ConfigError(
+            f"{run_dir}: has no trained model, or a damaged one; clickloom run finishes or mends it"
+        )
     return run
 
 

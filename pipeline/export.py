@@ -24,7 +24,8 @@ from pipeline.runs import (
     Run,
     Stage,
     code_fingerprint,
-    file_sizes,
+    damaged,
+    file_sums,
     fingerprint_of,
     locked,
     read_json,
@@ -58,7 +59,7 @@ def export(run: Run, trained: Stage, evaluated: Stage) -> Stage:
     seconds = round(time.monotonic() - started, 3)
     fingerprint = _fingerprint(run, trained, evaluated)
     record = {"fingerprint": fingerprint, "facts": facts, "seconds": seconds}
-    write_json(_record(run), record | {"files": file_sizes(Path(facts["path"]))})
+    write_json(_record(run), record | {"files": file_sums(Path(facts["path"]))})
     run.progress.event("export", status="done", **{k: facts[k] for k in ("version", "parity")})
     return Stage(fingerprint, facts, seconds, reused=False)
 
@@ -70,7 +71,7 @@ def standing_export(run: Run, trained: Stage, evaluated: Stage) -> Stage | None:
         path = run.export / str(published["facts"]["version"])
         if published["fingerprint"] != _fingerprint(run, trained, evaluated):
             return None
-        if not path.exists() or file_sizes(path) != published["files"]:
+        if damaged(path, published["files"]):
             return None
         facts = published["facts"] | {"path": str(path)}
         return Stage(published["fingerprint"], facts, published["seconds"], reused=True)

@@ -186,7 +186,9 @@ def _check_splits(rows: Any, weight: str | None) -> dict[str, Any]:
     for part in ("train", "valid"):
         weighed, clicked = found[part]["weighed"], found[part]["clicked"]
         if clicked in (0, weighed):
-            above_0 = f" of weight above 0 ({counts[part]} in all)" if weighed < counts[part] else ""
+            above_0 = (
+                f" of weight above 0 ({counts[part]} in all)" if weighed < counts[part] else ""
+            )
             raise InputRejected(
                 f"{part}: {weighed} rows{above_0} with {clicked} positive labels; training and "
                 "early stopping need both classes. Check label.positive and the split"

@@ -137,9 +137,9 @@ def build_stage(
         "fingerprint": fingerprint,
         "facts": facts,
         "seconds": round(seconds, 3),
-        "files": file_sizes(aside),
+        "files": file_sums(aside),
     }
-    write_json(aside / STAGE_FILE, document)
+    write_json(aside / STAGE_FILE, document | {"sha256": fingerprint_of(document)})
     _replace(folder, aside)
     run.progress.event(folder.name, status="done", seconds=round(seconds, 2))
     return Stage(fingerprint, facts, seconds, reused=False)
@@ -149,18 +149,32 @@ def read_stage(folder: Path) -> Stage | None:
     """Return the finished stage in a folder; None if there is none, or files of it are damaged."""
     try:
         document = read_json(folder / STAGE_FILE)
-        sizes = file_sizes(folder)
-        if any(sizes.get(name) != size for name, size in document["files"].items()):
+        if document.pop("sha256") != fingerprint_of(document) or damaged(folder, document["files"]):
             return None
         return Stage(document["fingerprint"], document["facts"], document["seconds"], reused=True)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def file_sizes(folder: Path) -> dict[str, int]:
-    """Return the size in bytes of every file below a folder, by relative path."""
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): path.stat().st_size for path in sorted(files)}
+def file_sums(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of every file below a folder, by relative path."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): checksum_of(path) for path in files}
+
+
+def damaged(folder: Path, sums: Mapping[str, str]) -> list[str]:
+    """Return the files below a folder that are not there or not what `file_sums` found."""
+    return [
+        name
+        for name, checksum in sums.items()
+        if not (folder / name).is_file() or checksum_of(folder / name) != checksum
+    ]
+
+
+def checksum_of(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _replace(folder: Path, aside: Path) -> None:

@@ -87,9 +87,7 @@ def run(
         return _run_stages(this, until, others)
 
 
-def _run_stages(
-    this: Run, until: StageName, others: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
+def _run_stages(this: Run, until: StageName, others: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     stages: dict[str, Stage] = {}
     error: PipelineError | None = None
     try:

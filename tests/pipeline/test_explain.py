@@ -247,5 +247,7 @@ def test_what_cannot_be_explained_says_why(trained, small_run, tmp_path):
     half = tmp_path / "half"
     half.mkdir()
     shutil.copy(f"{folder}/config.yaml", half)
-    with pytest.raises(ConfigError, match="has no trained model; finish it with clickloom run"):
+    with pytest.raises(
+        ConfigError, match="has no trained model, or a damaged one; clickloom run finishes"
+    ):
         explain(half, 1)

@@ -380,7 +380,9 @@ def test_a_part_whose_weights_are_all_0_is_refused(ingest, part):
     if part == "test":
         ingest(log, weight="weight", split=split)
         return
-    message = rf"{part}: 1 rows of weight above 0 \({rows} in all\) with 0 positive labels.*'weight'"
+    message = (
+        rf"{part}: 1 rows of weight above 0 \({rows} in all\) with 0 positive labels.*'weight'"
+    )
     with pytest.raises(InputRejected, match=message):
         ingest(log, weight="weight", split=split)
 

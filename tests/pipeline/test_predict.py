@@ -1,3 +1,4 @@
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -133,3 +134,17 @@ def test_what_histories_miss_is_said(small_run, small_log, tmp_path):
         "no --past: the histories (clicks) hold only what these files hold; "
         "give the earlier files of the log",
     ]
+
+
+@pytest.mark.parametrize("name", ["assets/*item_id*", "variables/*.data-*", "assets.extra/*.json"])
+def test_a_version_that_was_cut_off_in_copying_gives_no_scores(
+    small_run, small_log, tmp_path, name
+):
+    """A vocabulary that lost its end would make known items unknown, and scores wrong."""
+    bundle = shutil.copytree(small_run[1]["export"], tmp_path / "1")
+    (path,) = bundle.glob(name)
+    path.write_bytes(path.read_bytes()[:-40])
+    message = f"{path.relative_to(bundle)}: not as exported.*copy the version again"
+    with pytest.raises(InputRejected, match=message):
+        predict(bundle, [str(small_log)], tmp_path / "out.parquet", Silent())
+    assert not (tmp_path / "out.parquet").exists()

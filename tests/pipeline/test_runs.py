@@ -110,13 +110,18 @@ def test_json_is_written_whole_and_without_nan(tmp_path):
     assert (tmp_path / "a.json").read_text() == '{\n "x": 1\n}\n'
 
 
-@pytest.mark.parametrize("damage", ["truncated", "deleted", "{", "[]", '{"files": []}'])
+@pytest.mark.parametrize("damage", ["truncated", "deleted", "a byte", "the facts", "{", "[]"])
 def test_a_damaged_stage_is_built_again(run, damage):
     build_stage(run, run.train, "f1", build("one"))
     if damage == "truncated":
         (run.train / "out.txt").write_text("")
     elif damage == "deleted":
         (run.train / "out.txt").unlink()
+    elif damage == "a byte":  # of as many
+        (run.train / "out.txt").write_text("two")
+    elif damage == "the facts":
+        path = run.train / "stage.json"
+        path.write_text(path.read_text().replace('"text": "one"', '"text": "two"'))
     else:
         (run.train / "stage.json").write_text(damage)
     again = build_stage(run, run.train, "f1", build("one"))

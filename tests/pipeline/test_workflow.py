@@ -79,7 +79,7 @@ def test_a_run_to_compare_with_that_is_none_is_refused_before_any_work(
 
 
 def test_the_report_shows_the_runs_to_compare_with_beside_its_own(small_run, tmp_path):
-    config, result, runs = small_run
+    config, result, _ = small_run
     finished = Path(result["run_dir"])
     first = json.loads((finished / "report.json").read_text(encoding="utf-8"))
     folder = shutil.copytree(finished, tmp_path / "runs" / "small" / "main")
