@@ -21,7 +21,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from pipeline.config import RunConfig, expand_path
-from pipeline.errors import ConfigError, RunLocked
+from pipeline.errors import ConfigError, MachineFailed, RunLocked, machine_failure
 from pipeline.progress import Progress
 
 STAGE_FILE = "stage.json"
@@ -194,15 +194,20 @@ def require_writable(folder: Path, option: str) -> None:
         option: What named it, for the message.
 
     Raises:
-        ConfigError: It cannot be made or written to.
+        ConfigError: No folder can be made there.
+        MachineFailed: The disk is full or read-only, or rights are missing.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
-        raise ConfigError(
-            f"{option}: {folder}: cannot be written to: {error.strerror}; name another folder"
-        ) from error
+        problem = f"{option}: {folder}: cannot be written to: {error.strerror}"
+        if machine_failure(error):
+            raise MachineFailed(
+                f"{problem}; make room, give rights or name another folder, then the same command "
+                "continues"
+            ) from error
+        raise ConfigError(f"{problem}; name another folder") from error
 
 
 def write_json(path: Path, document: Any) -> None:

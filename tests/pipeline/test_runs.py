@@ -1,9 +1,11 @@
+import errno
 import multiprocessing
+import os
 from pathlib import Path
 
 import pytest
 
-from pipeline.errors import RunLocked
+from pipeline.errors import ConfigError, MachineFailed, RunLocked
 from pipeline.runs import (
     Run,
     build_stage,
@@ -11,6 +13,7 @@ from pipeline.runs import (
     fingerprint_of,
     locked,
     read_stage,
+    require_writable,
     write_json,
 )
 from tests.conftest import Silent
@@ -127,3 +130,25 @@ def test_a_damaged_stage_is_built_again(run, damage):
     again = build_stage(run, run.train, "f1", build("one"))
     assert not again.reused
     assert (run.train / "out.txt").read_text() == "one"
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (errno.EROFS, MachineFailed),
+        (errno.ENOSPC, MachineFailed),
+        (errno.EACCES, MachineFailed),
+        (errno.ENOTDIR, ConfigError),
+    ],
+)
+def test_a_folder_that_takes_no_files_is_the_machines_fault_or_the_configs(
+    tmp_path, monkeypatch, number, expected
+):
+    def refuse(*_, **__):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    message = f"--runs: {tmp_path}: cannot be written to: {os.strerror(number)}"
+    with pytest.raises(expected, match=message) as refusal:
+        require_writable(tmp_path, "--runs")
+    assert refusal.value.exit_code == {MachineFailed: 74, ConfigError: 2}[expected]
