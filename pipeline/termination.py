@@ -7,7 +7,6 @@ handler up. A thread waits for the signal instead.
 
 import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,17 +23,18 @@ _checked = threading.Event()
 def watch_for_termination() -> None:
     """Start to wait for SIGTERM; call once, before other threads start."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    threading.Thread(target=_wait, name="termination", daemon=True).start()
+    # of its own, as stderr leads nowhere while TensorFlow is imported
+    stderr = os.dup(2)
+    threading.Thread(target=_wait, args=(stderr,), name="termination", daemon=True).start()
 
 
-def _wait() -> None:
+def _wait(stderr: int) -> None:
     signal.sigwait({signal.SIGTERM})
     _requested.set()
     if _checked.is_set():
         threading.Event().wait(GRACE_S)
     # stages are written beside their place, so what stands is whole; nothing is cleaned up here
-    sys.stderr.write("clickloom: terminated; the same command runs the interrupted stage again\n")
-    sys.stderr.flush()
+    os.write(stderr, b"clickloom: terminated; the same command runs the interrupted stage again\n")
     os._exit(Terminated.exit_code)
 
 

@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 
 import numpy as np
@@ -46,6 +47,23 @@ def test_sigterm_in_another_stage_ends_at_once_with_code_143_and_says_what_a_rer
     assert err.endswith(
         "clickloom: terminated; the same command runs the interrupted stage again\n"
     )
+
+
+def test_sigterm_is_answered_while_stderr_leads_nowhere():
+    """As it does while TensorFlow is imported, which takes seconds."""
+    script = (
+        "import os, signal, threading\n"
+        "from pipeline.termination import watch_for_termination\n"
+        "watch_for_termination()\n"
+        "os.dup2(os.open(os.devnull, os.O_WRONLY), 2)\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\n"
+        "threading.Event().wait(30)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 143
+    assert done.stderr.startswith("clickloom: terminated; the same command runs")
 
 
 @pytest.mark.slow
