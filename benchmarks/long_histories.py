@@ -27,7 +27,7 @@ import tensorflow as tf
 from features.schema import Categorical, Channel, FeatureSchema, History, Table
 from models.optimizers import RowAdam
 from models.registry import MODELS, build
-from pipeline.batches import add_places
+from pipeline.batches import compact
 from pipeline.train_step import TrainStep
 
 MODELS_AT = {
@@ -85,7 +85,7 @@ def measure(name: str, length: int, batch_size: int, steps: int) -> dict[str, fl
     step = TrainStep(model, optimizer, keras.optimizers.Adam(1e-3))
     times = []
     for number in range(1, steps + 2):
-        batch = add_places(long_batch(length, batch_size, rng), schema, 1)
+        batch = compact(long_batch(length, batch_size, rng), model, 1)
         started = time.process_time()
         float(step(batch, number))
         times.append(time.process_time() - started)

@@ -24,7 +24,7 @@ import tensorflow as tf
 from features.schema import Categorical, Channel, FeatureSchema, History, Numeric, Table
 from models.optimizers import RowAdam
 from models.registry import MODELS, build, check
-from pipeline.batches import add_places, trim_lists
+from pipeline.batches import compact
 from pipeline.train_step import TrainStep
 
 FIELDS, NUMBERS, ITEMS, MAX_ITEMS = 26, 13, 100_000, 50
@@ -92,7 +92,7 @@ def measure(kind: str, rows: int, batch_size: int, steps: int, xla: bool) -> Non
     times = []
     for i in range(steps + 3):
         started = time.perf_counter()
-        batch = add_places(trim_lists(batches[i % len(batches)], schema), schema, 16)
+        batch = compact(batches[i % len(batches)], model, 16)
         float(step(batch, i + 1))
         times.append(time.perf_counter() - started)
     median = statistics.median(times[3:])

@@ -68,6 +68,8 @@ class CTRModel(keras.Model):
     """What `pair_weights` are: attention adds up to 1 over a row's pairs, a strength is any."""
     forms_pairs: ClassVar[bool] = False
     """Whether, beside a linear part, it has pairs of fields alone: one field makes it `LR`."""
+    takes_places: ClassVar[bool] = False
+    """Whether a batch may say where the real events of histories are; see `places_key`."""
     symbols: ClassVar[Mapping[str, str]] = {}
     """What the model's own letters in `parameter_formula` mean; see also `models.sizes.SYMBOLS`."""
 

@@ -62,6 +62,7 @@ class DIN(EmbeddingMLP):
         training's: `train.table_l2` with `train.table_l2_by_count`.
     """
 
+    takes_places = True
     symbols: ClassVar[Mapping[str, str]] = {
         **EmbeddingMLP.symbols,
         "U": "weights of the activation units, an MLP over attention_units for each history, "

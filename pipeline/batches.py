@@ -20,6 +20,7 @@ from features.schema import (
     length_key,
     weight_key,
 )
+from models.ctr_model import CTRModel
 from models.histories import places_key
 
 Batch = dict[str, np.ndarray]
@@ -167,6 +168,19 @@ def pad_batch(batch: Batch, rows: int) -> Batch:
         name: np.concatenate([array, np.zeros((missing, *array.shape[1:]), array.dtype)])
         for name, array in batch.items()
     }
+
+
+def compact(batch: Batch, model: CTRModel, parts: int) -> Batch:
+    """Return the batch without padding that no row needs, and with what saves the model the rest.
+
+    Args:
+        batch: Of the model's features.
+        model: Gets the places of real events if it takes them; to others, every number of them
+            would be another shape to compile.
+        parts: See `add_places`.
+    """
+    trimmed = trim_lists(batch, model.schema)
+    return add_places(trimmed, model.schema, parts) if model.takes_places else trimmed
 
 
 def trim_lists(batch: Batch, schema: FeatureSchema) -> Batch:

@@ -12,12 +12,11 @@ from features.schema import LABEL, WEIGHT, FeatureSchema
 from models.ctr_model import CTRModel
 from pipeline.batches import (
     Batch,
-    add_places,
     batch_keys,
+    compact,
     pad_batch,
     prefetch,
     read_batches,
-    trim_lists,
 )
 from pipeline.config import RunConfig
 
@@ -38,6 +37,7 @@ class Scorer:
     def __init__(
         self, model: CTRModel, schema: FeatureSchema, batch_size: int, xla: bool = True
     ) -> None:
+        self.model = model
         self.schema = schema
         self.batch_size = batch_size
         self._keys = batch_keys(schema)
@@ -57,9 +57,9 @@ class Scorer:
     def __call__(self, batch: Batch) -> np.ndarray:
         """Return the probability of a click for each row, float32 (rows,)."""
         rows = len(next(iter(batch.values())))
-        trimmed = trim_lists({key: batch[key] for key in self._keys}, self.schema)
-        padded = add_places(pad_batch(trimmed, self.batch_size), self.schema, _PLACES_PARTS)
-        tensors = {key: tf.convert_to_tensor(array) for key, array in padded.items()}
+        padded = pad_batch({key: batch[key] for key in self._keys}, self.batch_size)
+        compacted = compact(padded, self.model, _PLACES_PARTS)
+        tensors = {key: tf.convert_to_tensor(array) for key, array in compacted.items()}
         return self._probabilities(tensors).numpy()[:rows]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from pipeline.batches import add_places, count_rows, prefetch, read_batches, trim_lists
+from pipeline.batches import compact, count_rows, prefetch, read_batches
 from pipeline.checkpoint import newest_whole, prune, save_arrays, step_folder
 from pipeline.config_train import Plateau
 from pipeline.errors import InputRejected, Terminated, TrainingDiverged
@@ -142,7 +142,7 @@ class Trainer:
             start=self.state.batch,
         )
         for batch in batches:
-            yield add_places(trim_lists(batch, self.schema), self.schema, _PLACES_PARTS)
+            yield compact(batch, self.model, _PLACES_PARTS)
 
     def _account(self, loss: float) -> None:
         state = self.state

@@ -17,7 +17,7 @@ from sequence_task import ATTENTION_UNITS, MODELS, Schema, read_task, train_and_
 from features.schema import LABEL, WEIGHT, Categorical, Channel, FeatureSchema, History, Table
 from models.registry import MODELS as ENTRIES
 from models.registry import build
-from pipeline.batches import add_places, pad_batch, trim_lists
+from pipeline.batches import compact, pad_batch
 from pipeline.config_train import TrainConfig
 from pipeline.optimizers import dense_optimizer, table_optimizer
 from pipeline.score import Scorer
@@ -69,8 +69,7 @@ def main() -> None:
         for start in range(0, len(order), task.batch_size):
             chosen = order[start : start + task.batch_size]
             batch = pad_batch({name: a[chosen] for name, a in arrays.items()}, task.batch_size)
-            batch = add_places(trim_lists(batch, schema), schema, PLACES_PARTS)
-            float(step(batch, len(steps.times)))
+            float(step(compact(batch, model, PLACES_PARTS), len(steps.times)))
             steps()
 
     def score(part: str) -> np.ndarray:

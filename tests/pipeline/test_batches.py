@@ -6,8 +6,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from features.schema import Categorical, CategoricalList, Channel, FeatureSchema, History, Table
+from models.registry import MODELS, build
 from pipeline.batches import (
     add_places,
+    compact,
     count_rows,
     pad_batch,
     pad_lists,
@@ -124,6 +126,14 @@ def test_prefetching_stops_its_thread_when_the_reader_leaves(folder):
 def test_a_folder_without_data_says_what_to_do(tmp_path):
     with pytest.raises(FileNotFoundError, match="run ingest first"):
         list(read_batches(tmp_path, SCHEMA, 4))
+
+
+@pytest.mark.parametrize(("kind", "told"), [("din", True), ("transformer", False)])
+def test_only_a_model_that_takes_places_gets_them(folder, kind, told):
+    batch = next(read_batches(folder, SCHEMA, 3))  # lengths 0 1 2
+    compacted = compact(batch, build(kind, SCHEMA, MODELS[kind].config()), parts=1)
+    assert ("h_places" in compacted) == told
+    assert compacted["h_c"].shape == (3, 2)
 
 
 def test_places_are_where_the_real_events_are(folder):

@@ -145,7 +145,7 @@ def two_dim_model():
     schema = FeatureSchema(
         tables=(Table(name="a", rows=12),), features=(Categorical(name="a", table="a"),)
     )
-    model = build("fm", schema, MODELS["fm"].config(embedding_dim=1))
+    model = build("deepfm", schema, MODELS["deepfm"].config(embedding_dim=1, hidden_units=(1,)))
     model.build_from(batch_of([5], [0], [0], [0]))
     model.embeddings.packed.assign(np.zeros((12, 2), np.float32))
     return model
