@@ -53,7 +53,7 @@ class TransformerConfig(EmbeddingMLPConfig):
 class Transformer(EmbeddingMLP):
     """Transformer: the history is encoded, and the candidate's features decode it.
 
-    X = √e [e_1; …; e_T] + positions;    Z = Encoder(X);
+    X = √e ([e_1; …; e_T] + positions);    Z = Encoder(X);
     y_i = v_i W_i + b_i of the candidate's feature i;    Y = Decoder(y_0, y_1 … y_n, Z);
     ŷ = MLP([categorical embeddings; pooled lists; Y_1; …; Y_n; numbers])
 
@@ -69,8 +69,10 @@ class Transformer(EmbeddingMLP):
         Layer Normalization in the Transformer Architecture, ICML 2020.
     Differs from the paper: the decoder's tokens are features of the candidate, whose embeddings a
         matrix each makes as wide as events, in place of shifted outputs; places count from the
-        newest event. Two layers for six, 64 feed-forward units for 2048; dropout is off by default
-        (the paper: 0.1), and tokens themselves are not dropped (the paper's §5.4 drops them, too).
+        newest event, and sinusoids are multiplied by a learned number, which starts at
+        `initial_stddev`. Two layers for six, 64 feed-forward units for 2048; dropout is off by
+        default (the paper: 0.1), and tokens themselves are not dropped (the paper's §5.4 drops
+        them, too).
     """
 
     symbols: ClassVar[Mapping[str, str]] = {
@@ -79,7 +81,7 @@ class Transformer(EmbeddingMLP):
         "each history; n features that its channels repeat, e numbers of an event: k per channel",
         "E": "weights of each history's encoder: layers of 4 e h ⌈e / h⌉ of h heads, 2 e u + u + e "
         "of u feed-forward units, and 4 e of normalisations; with learned positions e for each of "
-        "max_items; with order pre 2 e",
+        "max_items, with sinusoidal ones 1; with order pre 2 e",
         "V": "weights of each history's decoder: n (k + 1) e + e of its tokens; layers as the "
         "encoder's, with twice the attention and 6 e of normalisations; with order pre 2 e",
     }
@@ -161,10 +163,10 @@ class Transformer(EmbeddingMLP):
         """Return Y_1 … Y_n (batch, n, e) and their attention (batch, heads, n, items)."""
         _, events = compared(history, embedded)
         mask = history_mask(history, batch)
-        tokens = events * events.shape[-1] ** 0.5
         if history.name in self.positions:
             encoding = self.positions[history.name](recency_ranks(mask))
-            tokens += tf.cast(encoding, tokens.dtype)
+            events += tf.cast(encoding, events.dtype)
+        tokens = events * events.shape[-1] ** 0.5
         encoded = self.encoders[history.name](tokens, mask, training=training)
         target = tf.stack([embedded[name] for name in _targets(history)], axis=1)
         queries = self.targets[history.name](target)

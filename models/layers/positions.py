@@ -46,37 +46,47 @@ class RecencyEncoding(keras.layers.Layer):
 
     Args:
         dim: Width of the vectors.
-        kind: "learned", one weight vector per rank, or "sinusoidal", without weights.
+        kind: "learned", one weight vector per rank, or "sinusoidal", times one learned number.
         max_ranks: Of learned ones, how many there are; older events share the last one.
-        initial_stddev: Of learned ones, the standard deviation of their coordinates at the start.
+        initial_scale: Of learned ones, the standard deviation of their coordinates at the start;
+            of sinusoidal ones, the number that they are multiplied by at the start.
 
     Call arguments:
         ranks: int32 (…), 0 or more, as of `recency_ranks`.
 
     Returns:
         Float (…, dim).
+
+    References:
+        Vaswani et al., Attention Is All You Need, NIPS 2017, §3.5, for both kinds.
+    Differs from the paper: sinusoids are scaled. There they join embeddings of about their own
+        size; beside smaller ones they would be all that a model sees.
     """
 
     def __init__(
-        self, dim: int, kind: Positions, max_ranks: int, initial_stddev: float = 0.1
+        self, dim: int, kind: Positions, max_ranks: int, initial_scale: float = 0.1
     ) -> None:
         super().__init__()
         self.dim = dim
         self.kind = kind
         self.max_ranks = max_ranks
-        self.initializer = keras.initializers.RandomNormal(stddev=initial_stddev)
+        self.initial_scale = initial_scale
 
     def build(self, ranks_shape: Sequence[int | None]) -> None:
-        """Create the vectors, if they are learned."""
+        """Create the vectors, or the number that sinusoids are multiplied by."""
         if self.kind == "learned":
-            self.vectors = self.add_weight(
-                name="vectors", shape=(self.max_ranks, self.dim), initializer=self.initializer
-            )
+            normal = keras.initializers.RandomNormal(stddev=self.initial_scale)
+            shape = (self.max_ranks, self.dim)
+            self.vectors = self.add_weight(name="vectors", shape=shape, initializer=normal)
+        else:
+            start = keras.initializers.Constant(self.initial_scale)
+            self.scale = self.add_weight(name="scale", shape=(), initializer=start)
 
     def call(self, ranks: tf.Tensor) -> tf.Tensor:
         """Return the vectors of ranks; see the class."""
         if self.kind == "sinusoidal":
-            return tf.cast(sinusoidal(ranks, self.dim, self.variable_dtype), self.compute_dtype)
+            waves = sinusoidal(ranks, self.dim, self.variable_dtype)
+            return tf.cast(waves * self.scale, self.compute_dtype)
         places = tf.minimum(ranks, self.max_ranks - 1)[..., tf.newaxis]
         # unlike tf.gather's, its gradient is a plain tensor, as those of other weights are
         return tf.gather_nd(tf.convert_to_tensor(self.vectors), places)

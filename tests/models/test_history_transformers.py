@@ -59,13 +59,13 @@ def transformer_vector(model, row, history):
     """Vaswani et al. 2017: the decoded features of the candidate."""
     events, name = row.events(history), history.name
     length, dim = events.shape
-    tokens = events * np.sqrt(dim)
     layer = model.positions.get(name)
     if layer and layer.kind == "learned":
-        tokens = tokens + learned_ranks(layer, length)
+        events = events + learned_ranks(layer, length)
     elif layer:
         ranks = [sinusoidal(length - 1 - t, dim) for t in range(length)]
-        tokens = tokens + np.reshape(ranks, (length, dim))
+        events = events + np.reshape(ranks, (length, dim)) * layer.scale.numpy()
+    tokens = events * np.sqrt(dim)
     encoder, decoder = model.encoders[name], model.decoders[name]
     encoded, _ = reference.encode(
         tokens, blocks_of(encoder), norm_of(encoder.last_norm), encoder.causal

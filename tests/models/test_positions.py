@@ -21,9 +21,10 @@ def test_sinusoidal_encodings_equal_the_reference(dim, float64):
     ranks = tf.constant([[0, 1, 2], [999, 5, 17]])
     expected = [[reference.sinusoidal(p, dim) for p in row] for row in ranks.numpy()]
     np.testing.assert_allclose(sinusoidal(ranks, dim, tf.float64), expected, atol=1e-12)
-    layer = RecencyEncoding(dim, "sinusoidal", 2)
-    np.testing.assert_allclose(layer(ranks), expected, atol=1e-12)
-    assert not layer.weights
+    layer = RecencyEncoding(dim, "sinusoidal", 2, initial_scale=0.25)
+    np.testing.assert_allclose(layer(ranks), np.multiply(expected, 0.25), atol=1e-12)
+    layer.scale.assign(3.0)
+    np.testing.assert_allclose(layer(ranks), np.multiply(expected, 3.0), atol=1e-12)
 
 
 def test_learned_encodings_are_rows_by_rank_and_old_events_share_the_last():
