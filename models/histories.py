@@ -36,7 +36,8 @@ class EmbeddingMLP(CTRModel):
 
     ŷ = MLP([categorical embeddings; pooled lists; histories; numbers])
 
-    A subclass writes `history_vector`, which makes one vector of a history of any length.
+    A subclass writes `history_vector`, which makes one vector of a history of any length. Where a
+    row of the tables holds several embeddings of an id, the MLP gets the first of them.
 
     Args:
         schema: Declared features; `config.features` picks from them.
@@ -61,6 +62,7 @@ class EmbeddingMLP(CTRModel):
         slot_values: Sequence[float] = (),
     ) -> None:
         super().__init__(schema, config, slot_values)
+        self.dim = config.embedding_dim
         self.list_pooling = config.list_pooling
         self.embeddings = EmbeddingTables(
             self.schema,
@@ -101,9 +103,10 @@ class EmbeddingMLP(CTRModel):
 
     def logits(self, embedded: Tensors, batch: Tensors, training: bool) -> tf.Tensor:
         """Compute logits (batch,); see `CTRModel.logits`."""
-        parts = [embedded[feature.name] for feature in self.schema.categorical]
+        parts = [embedded[feature.name][:, : self.dim] for feature in self.schema.categorical]
         for feature in self.schema.lists:
-            parts.append(pool_list(feature, embedded[feature.name], batch, self.list_pooling))
+            rows = embedded[feature.name][..., : self.dim]
+            parts.append(pool_list(feature, rows, batch, self.list_pooling))
         for history in self.schema.histories:
             parts.append(self.history_vector(history, embedded, batch, training))
         if self.schema.numeric:

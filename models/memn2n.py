@@ -18,12 +18,6 @@ class MemN2NConfig(EmbeddingMLPConfig):
     """Options of `MemN2N`."""
 
     embedding_dim: Width = Field(16, description="Length of an embedding in each set.")
-    initial_stddev: float = Field(
-        0.5,
-        gt=0,
-        description="Standard deviation of the embeddings' coordinates at the start; 0.5 is "
-        "16^(-1/4), by which the product of two of length 16 has variance 1.",
-    )
     num_hops: Repeats = Field(3, description="How many times the memory is read.")
     tying: Tying = Field(
         "adjacent",
@@ -52,8 +46,8 @@ class MemN2N(MemoryNetwork):
     A_i = Σ_j l_j ∘ A x_ij, C_i likewise, over the fields x_ij of event i
 
     and the hops of `EndToEndMemory`. A row of the tables holds the embeddings of an id in all sets
-    side by side: A^1 = B, then C^1 = A^2 … C^K; or A, C and B with layer-wise tying. Features
-    outside the memory enter the MLP with their whole rows. Every history has its own T and H.
+    side by side: A^1 = B, then C^1 = A^2 … C^K; or A, C and B with layer-wise tying. The first of
+    them enters the MLP. Every history has its own T and H.
 
     Args, call arguments and returns: see `EmbeddingMLP`.
 
@@ -63,9 +57,11 @@ class MemN2N(MemoryNetwork):
     Differs from the paper: words are fields of an event, the question's at the place which the
         field has in an event; other features stand beside the memory, and an MLP with one output
         in place of soft-max(W (o + u)), Eq. 3. No linear start: `EndToEndMemory` offers it. No
-        empty memories by default (the paper: 10 %). Embeddings start at N(0, 0.5²), not
-        N(0, 0.1²), with which the products of few fields are so small that hops start as plain
-        means, and may stay so without the paper's linear start.
+        empty memories by default (the paper: 10 %). Embeddings start at N(0, 0.01²), as those of
+        all models here, not at N(0, 0.1²): the products of few fields are so small that hops start
+        as plain means, which serves clicks best. Where an answer takes several hops they stay so
+        without the paper's linear start; an `initial_stddev` of k^(-1/4), by which the product of
+        two embeddings has variance 1, tells events apart from the first step on.
     """
 
     symbols: ClassVar[Mapping[str, str]] = {
@@ -73,14 +69,13 @@ class MemN2N(MemoryNetwork):
         "T": "weights of time: k for each of max_items in each set that memories have (num_hops "
         "+ 1, or 2), of all histories",
         "H": "histories",
-        "I": "inputs of the MLP: S k for each categorical and list, k per history, 1 per number",
+        "I": "inputs of the MLP: k for each categorical, list and history, 1 per number",
     }
 
     def __init__(
         self, schema: FeatureSchema, config: MemN2NConfig, slot_values: Sequence[float] = ()
     ) -> None:
         super().__init__(schema, config, slot_values)
-        self.dim = config.embedding_dim
         self.memory_sets = number_of_sets(config.tying, config.num_hops)
         # adjacent: B = A^1, the first set; layer-wise: the set behind those of the memories
         self.question_set = 0 if config.tying == "adjacent" else self.memory_sets

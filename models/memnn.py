@@ -15,7 +15,7 @@ from models.layers.positions import recency_ranks
 from models.limits import Repeats, Width
 from models.memory import MemoryNetwork, fields_of
 
-SCORED, ASKED, CHOSEN = range(3)
+ASKED, SCORED, CHOSEN = range(3)
 """Places of the three embeddings in a row of the tables."""
 
 
@@ -54,8 +54,8 @@ class MemNN(MemoryNetwork):
     O: `SupportingMemories` choose o_1, o_2, … among the slots
     R: ŷ = MLP([categorical embeddings; pooled lists; q of O; numbers])
 
-    A row of the tables holds e_y, e_x and e_z of an id side by side. Features outside the memory
-    enter the MLP with their whole rows. Every history has its own T.
+    A row of the tables holds e_x, e_y and e_z of an id side by side; e_x enters the MLP. Every
+    history has its own T.
 
     Args, call arguments and returns: see `EmbeddingMLP`. Event weights are p of the chosen, 0 for
     all others.
@@ -71,14 +71,13 @@ class MemNN(MemoryNetwork):
 
     symbols: ClassVar[Mapping[str, str]] = {
         "T": "weights of time: k for each of max_items, all histories",
-        "I": "inputs of the MLP: 3 k for each categorical and list, k per history, 1 per number",
+        "I": "inputs of the MLP: k for each categorical, list and history, 1 per number",
     }
 
     def __init__(
         self, schema: FeatureSchema, config: MemNNConfig, slot_values: Sequence[float] = ()
     ) -> None:
         super().__init__(schema, config, slot_values)
-        self.dim = config.embedding_dim
         self.num_slots = config.num_slots
         self.gating = config.gating
         self.memories = {

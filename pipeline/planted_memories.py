@@ -62,7 +62,8 @@ class TwoHop(HistoriesTask):
         "The candidate leads to a link, the link to the answer: two hops learn it, one cannot."
     )
     learner: ClassVar[str] = (
-        "{kind: memn2n, position_encoding: false, temporal_encoding: false, activation: prelu}"
+        "{kind: memn2n, initial_stddev: 0.5, position_encoding: false, temporal_encoding: false, "
+        "activation: prelu}"
     )
     foil: ClassVar[str] = "{kind: din}"
     columns: ClassVar[Mapping[str, Column]] = {

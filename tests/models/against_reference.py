@@ -101,14 +101,16 @@ class EmbeddedRow:
         return np.concatenate([self.vectors(c.name, c.table, length) for c in channels], axis=1)
 
     def plain_parts(self):
-        """Everything before the histories."""
-        parts = [self.vectors(f.name, f.table) for f in self.model.schema.categorical]
+        """Everything before the histories: of a row that holds several vectors, the first."""
+        dim = self.model.dim
+        parts = [self.vectors(f.name, f.table)[:dim] for f in self.model.schema.categorical]
         for feature in self.model.schema.lists:
             length = self.length(feature)
             weights = np.ones(length)
             if feature.weighted:
                 weights = self.batch[f"{feature.name}_weight"][self.row, :length].astype(float)
-            parts.append(pool(self.vectors(feature.name, feature.table, length), weights, "mean"))
+            items = self.vectors(feature.name, feature.table, length)[:, :dim]
+            parts.append(pool(items, weights, "mean"))
         return parts
 
     def numbers(self):

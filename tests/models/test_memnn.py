@@ -23,9 +23,9 @@ def recalled(model, row, history):
     def part(rows, index):
         return rows[..., index * dim : (index + 1) * dim]
 
-    question = sum(part(row.target(c), 1) for c in history.channels if c.target)
+    question = sum(part(row.target(c), 0) for c in history.channels if c.target)
     events = sum(row.vectors(c.name, c.table, length) for c in history.channels)
-    scored, chosen = part(events, 0), part(events, 2)
+    scored, chosen = part(events, 1), part(events, 2)
     if layer.time is not None:
         scored = with_time(scored, layer.time.numpy())
     remain = list(range(length))

@@ -114,7 +114,8 @@ def letters_of_transformers(kind, schema, config):
             case "transformer":
                 last = 2 * e * (config.order == "pre")
                 found["E"] += config.encoder_layers * block(e, *options) + last
-                found["E"] += history.max_items * e * (config.positions == "learned")
+                of_positions = {"learned": history.max_items * e, "sinusoidal": 1, "none": 0}
+                found["E"] += of_positions[config.positions]
                 found["V"] += config.decoder_layers * block(e, *options, attentions=2) + last
                 found["V"] += targets * (k + 1) * e + e
                 found["I"] += targets * e
@@ -137,7 +138,7 @@ def memory_letters(kind, schema, config):
             memories = config.num_hops + 1 if config.tying == "adjacent" else 2
             sets = memories + (config.tying == "layer_wise")
             found |= {"S": sets, "T": memories * places * dim}
-            found["I"] = dim * (sets * ids + histories) + numbers
+            found["I"] = dim * (ids + histories) + numbers
         case "kvmemnn":
             found |= {"J": config.num_hops, "I": dim * (ids + histories) + numbers}
         case "dmn":
@@ -146,7 +147,7 @@ def memory_letters(kind, schema, config):
             found |= {"E": dim * len(channels), "Q": dim * asked}
             found["I"] = dim * ids + config.memory_units * histories + numbers
         case "memnn":
-            found |= {"T": dim * places, "I": dim * (3 * ids + histories) + numbers}
+            found |= {"T": dim * places, "I": dim * (ids + histories) + numbers}
         case _:
             return {}
     return found

@@ -138,9 +138,9 @@ def test_kvmemnn_finds_what_lies_500_events_back_by_its_key(tmp_path):
 
 
 @pytest.mark.slow
-def test_memn2n_learns_two_hops_with_all_its_defaults(tmp_path):
-    learner = "{kind: memn2n, activation: prelu}"
+def test_memn2n_learns_two_hops_with_both_its_encodings(tmp_path):
+    learner = "{kind: memn2n, initial_stddev: 0.5, activation: prelu}"
     sets = ["train.epochs=12", "train.patience=48"]
     assert way(tmp_path, "two_hop", learner, 40_000, sets) > 0.9
-    one_hop = "{kind: memn2n, activation: prelu, num_hops: 1}"
+    one_hop = "{kind: memn2n, initial_stddev: 0.5, activation: prelu, num_hops: 1}"
     assert way(tmp_path, "two_hop", one_hop, 40_000, sets) < 0.7
