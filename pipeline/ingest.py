@@ -38,6 +38,9 @@ __all__ = ["dataset_columns", "encoded_names", "ingest", "read_rows"]
 
 ROW_GROUP_ROWS = 65_536
 _MICROSECONDS = 1_000_000
+_SECONDS_OF_A_YEAR = 365.2425 * 86_400
+_FIRST_CLICKS, _LAST_CLICKS = 1990, 2100
+"""Years between which clicks are logged."""
 
 
 def ingest(run: Run) -> Stage:
@@ -83,6 +86,9 @@ def _ingest(run: Run, source: Source, folder: Path) -> dict[str, Any]:
     with open_engine(config.engine, folder / "work") as connection:
         rows, rejected = read_rows(connection, source, config, folder / "rejected")
         run.progress.event("read", rows=rows.count().execute(), rejected=rejected)
+        odd_times = _odd_times(rows, config)
+        for warning in odd_times:
+            run.progress.event("warning", message=warning)
         rows, boundaries = _split(connection, rows, config)
         counts = _check_splits(rows, config.weight)
         space = FeatureSpace.fit(rows.filter(rows._split == TRAIN), config.features, rows)
@@ -95,7 +101,7 @@ def _ingest(run: Run, source: Source, folder: Path) -> dict[str, Any]:
         )
         _write_parity_rows(raw, offline, folder / "parity")
         profile = profile_dataset(rows, encoded, space)
-    profile["warnings"] = list(source.warnings)
+    profile["warnings"] = [*source.warnings, *odd_times]
     profile["notes"] = [*source.notes, *_notes(config, rejected, counts["left_out"])]
     write_json(folder / "profile.json", profile)
     split = {"kind": config.split.kind, "boundaries": boundaries}
@@ -120,6 +126,28 @@ def _notes(config: RunConfig, rejected: int, left_out: int) -> list[str]:
         where = "in the gap" if isinstance(config.split, TimeSplit) else "in no part of the split"
         notes.append(f"{left_out} rows lie {where}: they only enter histories")
     return notes
+
+
+def _odd_times(rows: Any, config: RunConfig) -> list[str]:
+    """Return a warning if most rows happened before clicks were logged, or have yet to happen.
+
+    Seconds read as milliseconds lie in January 1970, milliseconds read as seconds far ahead; the
+    order is right all the same, so that nothing else tells.
+    """
+    if config.time is None or config.time.unit is None:
+        return []
+    middle = rows[TIME].median().execute()
+    if middle is None or _FIRST_CLICKS <= _year(middle) <= _LAST_CLICKS:
+        return []
+    return [
+        f"time: read with unit {config.time.unit}, the middle row of '{config.time.column}' lies "
+        f"in {_year(middle)}; if that is not when it happened, correct `time.unit`: hours, gaps "
+        "and boundaries of the split would be wrong"
+    ]
+
+
+def _year(microseconds: float) -> int:
+    return round(1970 + microseconds / _MICROSECONDS / _SECONDS_OF_A_YEAR)
 
 
 def _split(connection: "Backend", rows: Any, config: RunConfig) -> tuple[Any, dict[str, Any]]:

@@ -436,8 +436,24 @@ def test_malformed_rows_within_the_limit_are_set_aside_and_said(ingest, tmp_path
         ingest(overrides=["data.max_bad_rows=1"])
 
 
+@pytest.mark.parametrize(
+    ("unit", "year"),
+    [("s", None), ("ms", 1970), ("us", 1970)],
+)
+def test_times_of_another_unit_than_told_are_warned_of(ingest, unit, year):
+    log = make_log()
+    log["ts"] += 1_790_000_000  # seconds, in September 2026
+    _, dataset = ingest(log, time={"column": "ts", "unit": unit})
+    warnings = json.loads((dataset / "profile.json").read_text())["warnings"]
+    assert len(warnings) == (year is not None)
+    if year:
+        said = f"time: read with unit {unit}, the middle row of 'ts' lies in {year}; if that is"
+        assert said in ingest.events["warning"]["message"] == warnings[0]
+
+
 def test_warnings_of_files_reach_the_profile_and_the_log(ingest, tmp_path):
     log = make_log()
+    log["ts"] += 1_790_000_000
     log[:400].to_csv(tmp_path / "1.csv", index=False)
     log[400:].drop(columns="age").to_csv(tmp_path / "2.csv", index=False)
     features = {"age": FEATURES["age"] | {"required": False}}
