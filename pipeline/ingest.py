@@ -87,8 +87,6 @@ def _ingest(run: Run, source: Source, folder: Path) -> dict[str, Any]:
         rows, rejected = read_rows(connection, source, config, folder / "rejected")
         run.progress.event("read", rows=rows.count().execute(), rejected=rejected)
         odd_times = _odd_times(rows, config)
-        for warning in odd_times:
-            run.progress.event("warning", message=warning)
         rows, boundaries = _split(connection, rows, config)
         counts = _check_splits(rows, config.weight)
         space = FeatureSpace.fit(rows.filter(rows._split == TRAIN), config.features, rows)
@@ -101,7 +99,10 @@ def _ingest(run: Run, source: Source, folder: Path) -> dict[str, Any]:
         )
         _write_parity_rows(raw, offline, folder / "parity")
         profile = profile_dataset(rows, encoded, space)
-    profile["warnings"] = [*source.warnings, *odd_times]
+    found = [*odd_times, *_always_empty(profile)]
+    for warning in found:
+        run.progress.event("warning", message=warning)
+    profile["warnings"] = [*source.warnings, *found]
     profile["notes"] = [*source.notes, *_notes(config, rejected, counts["left_out"])]
     write_json(folder / "profile.json", profile)
     split = {"kind": config.split.kind, "boundaries": boundaries}
@@ -143,6 +144,21 @@ def _odd_times(rows: Any, config: RunConfig) -> list[str]:
         f"time: read with unit {config.time.unit}, the middle row of '{config.time.column}' lies "
         f"in {_year(middle)}; if that is not when it happened, correct `time.unit`: hours, gaps "
         "and boundaries of the split would be wrong"
+    ]
+
+
+def _always_empty(profile: dict[str, Any]) -> list[str]:
+    """Return a warning for each list and history without an item in any training row."""
+    why = {
+        "history": "see that its `events:` and `label:` count what the data have, and that "
+        "entities come again",
+        "list": "see its column and `separator:`",
+    }
+    return [
+        f"features.{column['feature']}: empty in all {column['rows']:,} training rows, so that a "
+        f"model learns nothing of it; {why[column['kind']]}"
+        for column in profile["columns"]
+        if column.get("empty") == 1
     ]
 
 

@@ -483,3 +483,17 @@ def test_moments_do_not_depend_on_the_zone_of_the_machine(tmp_path):
         cursor = connection.con.cursor()
         assert cursor.sql("SELECT current_setting('TimeZone')").fetchall() == [("UTC",)]
     assert not (tmp_path / "engine").exists()
+
+
+def test_histories_and_lists_that_are_always_empty_are_warned_of(ingest):
+    log = make_log()
+    log["ts"] += 1_790_000_000
+    log["tags"], log["action"] = "", "look"
+    bought = FEATURES["clicks"] | {"events": {"action": ["buy"]}}
+    features = {name: FEATURES[name] for name in ("item", "tags", "clicks")} | {"bought": bought}
+    _, dataset = ingest(log, features=features)
+    warnings = json.loads((dataset / "profile.json").read_text())["warnings"]
+    empty = {warning.split(":")[0]: warning for warning in warnings}
+    assert set(empty) == {"features.tags", "features.bought"}
+    assert "in all 479 training rows" in empty["features.bought"]
+    assert "`events:`" in empty["features.bought"]
