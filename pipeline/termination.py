@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from pipeline.errors import Terminated
 
@@ -34,7 +34,10 @@ def _wait(stderr: int) -> None:
     if _checked.is_set():
         threading.Event().wait(GRACE_S)
     # stages are written beside their place, so what stands is whole; nothing is cleaned up here
-    os.write(stderr, b"clickloom: terminated; the same command runs the interrupted stage again\n")
+    with suppress(OSError):  # whoever read stderr may be gone, which must not keep the process
+        os.write(
+            stderr, b"clickloom: terminated; the same command runs the interrupted stage again\n"
+        )
     os._exit(Terminated.exit_code)
 
 

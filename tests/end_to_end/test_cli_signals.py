@@ -49,21 +49,31 @@ def test_sigterm_in_another_stage_ends_at_once_with_code_143_and_says_what_a_rer
     )
 
 
+TERMINATED = """
+import os, signal, threading
+from pipeline.termination import watch_for_termination
+watch_for_termination()
+os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+os.kill(os.getpid(), signal.SIGTERM)
+threading.Event().wait(30)
+"""
+
+
 def test_sigterm_is_answered_while_stderr_leads_nowhere():
     """As it does while TensorFlow is imported, which takes seconds."""
-    script = (
-        "import os, signal, threading\n"
-        "from pipeline.termination import watch_for_termination\n"
-        "watch_for_termination()\n"
-        "os.dup2(os.open(os.devnull, os.O_WRONLY), 2)\n"
-        "os.kill(os.getpid(), signal.SIGTERM)\n"
-        "threading.Event().wait(30)\n"
-    )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+        [sys.executable, "-c", TERMINATED], capture_output=True, text=True, check=False
     )
     assert done.returncode == 143
     assert done.stderr.startswith("clickloom: terminated; the same command runs")
+
+
+def test_sigterm_ends_a_process_whose_stderr_nobody_reads():
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    done = subprocess.run([sys.executable, "-c", TERMINATED], stderr=write_end, check=False)
+    os.close(write_end)
+    assert done.returncode == 143
 
 
 @pytest.mark.slow
