@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stage 1: raw files to typed rows, splits, a fitted feature space and encoded Parquet."""
 
+import math
 import shutil
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -39,8 +40,8 @@ __all__ = ["dataset_columns", "encoded_names", "ingest", "read_rows"]
 ROW_GROUP_ROWS = 65_536
 _MICROSECONDS = 1_000_000
 _SECONDS_OF_A_YEAR = 365.2425 * 86_400
-_FIRST_CLICKS, _LAST_CLICKS = 1990, 2100
-"""Years between which clicks are logged."""
+_FIRST_YEAR, _LAST_YEAR = 1990, 2100
+"""Years in which clicks are logged, both included."""
 
 
 def ingest(run: Run) -> Stage:
@@ -138,7 +139,7 @@ def _odd_times(rows: Any, config: RunConfig) -> list[str]:
     if config.time is None or config.time.unit is None:
         return []
     middle = rows[TIME].median().execute()
-    if middle is None or _FIRST_CLICKS <= _year(middle) <= _LAST_CLICKS:
+    if middle is None or _FIRST_YEAR <= _year(middle) <= _LAST_YEAR:
         return []
     return [
         f"time: read with unit {config.time.unit}, the middle row of '{config.time.column}' lies "
@@ -163,7 +164,7 @@ def _always_empty(profile: dict[str, Any]) -> list[str]:
 
 
 def _year(microseconds: float) -> int:
-    return round(1970 + microseconds / _MICROSECONDS / _SECONDS_OF_A_YEAR)
+    return math.floor(1970 + microseconds / _MICROSECONDS / _SECONDS_OF_A_YEAR)
 
 
 def _split(connection: "Backend", rows: Any, config: RunConfig) -> tuple[Any, dict[str, Any]]:

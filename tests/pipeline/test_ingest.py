@@ -437,12 +437,17 @@ def test_malformed_rows_within_the_limit_are_set_aside_and_said(ingest, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("unit", "year"),
-    [("s", None), ("ms", 1970), ("us", 1970)],
+    ("start", "unit", "year"),
+    [
+        (1_790_000_000, "s", None),  # seconds of September 2026
+        (1_790_000_000, "ms", 1970),
+        (1_790_000_000, "us", 1970),
+        (623_000_000, "s", 1989),  # of September 1989
+    ],
 )
-def test_times_of_another_unit_than_told_are_warned_of(ingest, unit, year):
+def test_times_of_another_unit_than_told_are_warned_of(ingest, start, unit, year):
     log = make_log()
-    log["ts"] += 1_790_000_000  # seconds, in September 2026
+    log["ts"] += start
     _, dataset = ingest(log, time={"column": "ts", "unit": unit})
     warnings = json.loads((dataset / "profile.json").read_text())["warnings"]
     assert len(warnings) == (year is not None)
