@@ -29,6 +29,8 @@ _KEYS = ("id", "impression_id", "row_id", "event_id", "request_id")
 _ITEM = re.compile(r"item|product|asin|adgroup|ad_id|movie")
 _QUANTITY = re.compile(r"price|count|cnt|num|age$|score|amount|quantity|qty|rate|size|length")
 _FEW_VALUES = 20
+_SHOWN = 30
+"""Characters of a value in a comment."""
 _MOMENTS = ("hour", "weekday")
 _HISTORY = "history"
 
@@ -90,11 +92,11 @@ def known_format(text: str | None) -> Format | None:
 def _first_lines(path: Path, sample: str, files: Sequence[Path]) -> list[str]:
     of_which = "" if len(files) == 1 else f" of {files[0].name}"
     stem = path.name.split(".")[0]
-    name = re.sub(r"[^A-Za-z0-9_.-]", "_", stem) if re.search(r"[A-Za-z0-9]", stem) else "log"
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", stem) if re.search(r"[A-Za-z0-9]", stem) else "log"
     return [
         f"# Starter config for {path.name}: every guess below is from the first",
         f"# {sample}{of_which}. Check it, then: clickloom validate THIS_FILE",
-        f"name: {name}",
+        f"name: {_quoted(name.lstrip('-'))}",
         "data:",
         f"  files: {_quoted(str(path))}",
     ]
@@ -125,6 +127,11 @@ def _guess(name: str, column: pa.ChunkedArray) -> ColumnGuess:
     return ColumnGuess(name, values, len(pc.unique(present)), len(column), is_list)
 
 
+def _shown(value: str) -> str:
+    """Return the start of a value as a comment may hold it: a line break would end the comment."""
+    return "".join(c if c.isprintable() else " " for c in value[:_SHOWN])
+
+
 def _quoted(text: str) -> str:
     plain = re.fullmatch(r"[A-Za-z_][\w./-]*", text) and text.lower() not in (
         "null",
@@ -138,7 +145,7 @@ def _label_lines(label: ColumnGuess | None, why: str) -> list[str]:
     if label is None:
         return [f"label: {{column: CHANGE_ME}}  # {why}: name yours"]
     values = sorted(set(label.values))
-    shown = ", ".join(values[:6])
+    shown = ", ".join(map(_shown, values[:6]))
     column = _quoted(label.name)
     if {value.lower() for value in values} <= TRUTHS:
         return [f"label: {{column: {column}}}  # {why or f'holds {shown}'}"]
@@ -169,7 +176,7 @@ def _time_lines(time: ColumnGuess | None, why: str) -> list[str]:
     if time is None:
         return [f"# time: {{column: …}}  # {why}: add it if there is one"]
     options = _time_options(time)
-    example = time.values[0] if time.values else "nothing"
+    example = _shown(time.values[0]) if time.values else "nothing"
     if options is None:
         return [
             f"time: {{column: {_quoted(time.name)}, format: CHANGE_ME}}"
@@ -201,17 +208,26 @@ def _feature_lines(column: ColumnGuess, name: str, user: ColumnGuess | None) -> 
     if not column.values:
         return [f"  # {name}: left out, it is empty in the sample or holds several values"]
     if column.separator:
-        shown = f"e.g. {next(v for v in column.values if column.separator in v)[:30]}"
-        return [
-            f"  {name}: {{kind: categorical, separator: '{column.separator}'{other}}}  # {shown}"
-        ]
+        example = _shown(next(v for v in column.values if column.separator in v))
+        cut = f"separator: '{column.separator}'"
+        return [f"  {name}: {{kind: categorical, {cut}{other}}}  # e.g. {example}"]
     count = f"{column.distinct:,} distinct"
-    quantity = _QUANTITY.search(column.name.lower()) is not None
-    if column is not user and column.is_number and (quantity or not column.is_whole):
+    if _is_numeric(column, user):
         return [f"  {name}: {{kind: numeric{other}}}  # numbers, {count}"]
     rare = ", min_count: 2" if column.distinct > _FEW_VALUES else ""
     hint = "; a quantity? then kind: numeric" if column.is_whole and rare else ""
     return [f"  {name}: {{kind: categorical{rare}{other}}}  # {count} values{hint}"]
+
+
+def _is_numeric(column: ColumnGuess, user: ColumnGuess | None) -> bool:
+    quantity = _QUANTITY.search(column.name.lower()) is not None
+    return column is not user and column.is_number and (quantity or not column.is_whole)
+
+
+def _has_one_id(column: ColumnGuess, user: ColumnGuess | None) -> bool:
+    """Whether `_feature_lines` makes it a categorical feature of which a history may be."""
+    several = column.is_list or column.separator is not None
+    return bool(column.values) and not several and not _is_numeric(column, user)
 
 
 def _time_features(time: ColumnGuess | None) -> list[str]:
@@ -231,7 +247,7 @@ def _model_lines(
     label: ColumnGuess | None,
     names: Mapping[str, str],
 ) -> list[str]:
-    items = [c for c in features if _ITEM.search(c.name.lower()) and c.values]
+    items = [c for c in features if _ITEM.search(c.name.lower()) and _has_one_id(c, user)]
     if user and time and items and label and items[0] is not user:
         item = names[items[0].name]
         return [

@@ -11,20 +11,22 @@ from pipeline.config import RESERVED_NAMES
 def feature_names(columns: Sequence[str], taken: Iterable[str] = ()) -> dict[str, str]:
     """Return a feature's name for each column, of letters, digits and _ and no two alike.
 
+    Names that differ by case alone are alike: to DuckDB they are one column.
+
     Args:
         columns: Names of columns, in the file's order.
         taken: Names that other features have.
     """
     names: dict[str, str] = {}
-    used = set(taken)
+    used = {name.lower() for name in taken}
     # a column keeps its own name where it can, whatever others become
     for column in sorted(columns, key=lambda column: _plain(column, 0) != column):
         name = _plain(column, columns.index(column) + 1)
         wanted, number = name, 2
-        while name in used:
+        while name.lower() in used:
             name, number = f"{wanted}_{number}", number + 1
         names[column] = name
-        used.add(name)
+        used.add(name.lower())
     return names
 
 

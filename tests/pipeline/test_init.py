@@ -196,6 +196,40 @@ def test_no_two_features_have_one_name(start):
     }
 
 
+def test_names_that_differ_by_case_alone_are_alike(start):
+    config, problems, _ = start("log.csv", "a-b,A_b,click\n1,2,0\n3,4,1\n")
+    assert problems == []
+    assert list(config["features"]) == ["a_b_2", "A_b"]
+
+
+@pytest.mark.parametrize(("stem", "name"), [("-log", "log"), ("true", "true"), ("2026", "2026")])
+def test_the_name_of_a_file_becomes_one_that_a_run_may_have(start, stem, name):
+    config, problems, _ = start(f"{stem}.csv", "item,click\ni,0\nj,1\n")
+    assert (config["name"], problems) == (name, [])
+
+
+@pytest.mark.parametrize(
+    ("columns", "row"),
+    [
+        ("item_price,item_id", "1.5,i"),  # a number is no id
+        ("item_tags,item_id", "a|b,i"),  # nor are several
+    ],
+)
+def test_a_history_is_of_the_first_column_with_one_id_of_an_item(start, columns, row):
+    header = f"user_id,{columns},ts,click\n"
+    config, problems, _ = start("log.csv", f"{header}u,{row},1767571200,0\nu,{row},1767571260,1\n")
+    assert problems == []
+    assert config["features"]["history"]["of"] == ["item_id"]
+
+
+def test_values_of_several_lines_do_not_end_the_comments_that_show_them(start):
+    rows = '"a|b\nc","yes\n😀"\n"d|e\x01\nf",no\n'
+    config, _, text = start("log.csv", f"tags,label\n{rows}")
+    assert list(config["features"]) == ["tags"]
+    assert "# e.g. a|b c\n" in text
+    assert "# holds no, yes 😀: say which are positive" in text
+
+
 def test_files_without_a_header(start):
     config, problems, text = start("log.tsv.gz", gzip.compress(b"0\t1\tab\n1\t\tcd\n"))
     assert config["data"]["header"] is False
