@@ -45,7 +45,7 @@ class FM(SummedFieldModel):
 
     @staticmethod
     def squares(vectors: tf.Tensor) -> tf.Tensor:
-        """Return the sum of squares (rows, 1) of vectors (rows, k)."""
+        """Return the sum of squares (rows, 1) of vectors (rows, k): s = 1, as pairs are summed."""
         return tf.reduce_sum(tf.square(vectors), axis=1, keepdims=True)
 
     def logits(self, embedded: Summed | Tensors, batch: Tensors, training: bool) -> tf.Tensor:

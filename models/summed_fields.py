@@ -14,8 +14,9 @@ class Summed(NamedTuple):
     """What a `SummedFieldModel` takes of the ids of a batch.
 
     Attributes:
-        ids: Sum over the categorical fields of `SummedFieldModel.summands`, float64 (batch, …).
-        lists: Rows of lists' items by batch key, (batch, items, k + 1).
+        ids: Sum of `v | w | squares(v)` over the categorical fields, float64 (batch, k + 1 + s),
+            where s is the width of `SummedFieldModel.squares`.
+        lists: Rows `v | w` of lists' items by batch key, float (batch, items, k + 1).
     """
 
     ids: tf.Tensor
@@ -25,27 +26,27 @@ class Summed(NamedTuple):
 class SummedFieldModel(LinearFieldModel):
     """A `LinearFieldModel` to which fields matter only in Σ_i w_i x_i, Σ_i x_i v_i and squares.
 
-    Training squares each distinct row once, and adds rows up as it looks them up: the vectors of
-    single fields are never written, which halves a step of FM. As in `pairwise_sum`, sums are in
-    float64.
+    Training squares each distinct row once, and adds rows up as it looks them up, so that the
+    vectors of single fields are never written. Sums are in float64 for the reason that
+    `pairwise_sum` gives.
 
     Args, call arguments, returns and errors: see `LinearFieldModel`.
     """
 
     @staticmethod
     def squares(vectors: tf.Tensor) -> tf.Tensor:
-        """Return what matters of the squares of vectors (rows, k): all, (rows, k), or a sum."""
+        """Return what matters of the squares of vectors (rows, k), (rows, s): here all, s = k."""
         return tf.square(vectors)
 
     def prepare(self, rows: tf.Tensor, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return rows, and what is summed of them; see `CTRModel.prepare`."""
+        """Return rows `v | w`, and what is summed of them; see `CTRModel.prepare`."""
         return rows, self._summands(rows)
 
     def take(self, prepared: tuple[tf.Tensor, tf.Tensor], places: Tensors) -> Summed | Tensors:
         """Return the sums over the ids of a batch; see `CTRModel.take`."""
         rows, summands = prepared
-        lists = {feature.name: places[feature.name] for feature in self.schema.lists}
-        lists = super().take(rows, lists)
+        places_of_lists = {feature.name: places[feature.name] for feature in self.schema.lists}
+        lists = super().take(rows, places_of_lists)
         if not self.schema.categorical:
             return lists
         ids = tf.stack([places[feature.name] for feature in self.schema.categorical], axis=1)
@@ -54,35 +55,40 @@ class SummedFieldModel(LinearFieldModel):
     def linear_and_pairs(
         self, embedded: Summed | Tensors, batch: Tensors
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the linear part (batch,) and Σ_{i<j} x_i v_i ⊙ x_j v_j, (batch, k) or its sum.
+        """Return the linear part (batch,) and Σ_{i<j} x_i v_i ⊙ x_j v_j, (batch, s).
+
+        By Rendle 2010, Lemma 3.1, the latter is ½ (squares(Σ_i x_i v_i) - Σ_i squares(x_i v_i)).
 
         Args:
             embedded: Rows by batch key, or what `take` returned.
             batch: The batch.
         """
-        fields, sums = self.fields.rows, []
+        inputs, sums = self.fields.rows, []
         if isinstance(embedded, Summed):
             sums.append(embedded.ids)
-            rows = fields.rows_of_lists(embedded.lists, batch)
+            rows = inputs.rows_of_lists(embedded.lists, batch)
         else:
-            rows = fields.rows_of_ids(embedded, batch)
+            rows = inputs.rows_of_ids(embedded, batch)
         sums += [self._summands(row) for row in rows]
-        sums += [self._sum_of_numbers(batch)] if fields.numeric else []
-        total = tf.add_n(sums)
-        vectors, linear, squares = tf.split(total, [self.fields.dim, 1, -1], axis=1)
+        if inputs.numeric:
+            sums.append(self._sum_of_numbers(batch))
+        vectors, linear, squares = tf.split(tf.add_n(sums), [self.fields.dim, 1, -1], axis=1)
         pairs = (self.squares(vectors) - squares) / 2
         terms = [tf.cast(linear, self.dtype), *self.fields.terms_of_numbers(batch)]
         return self.fields.bias + tf.squeeze(tf.add_n(terms), 1), tf.cast(pairs, self.dtype)
 
     def _sum_of_numbers(self, batch: Tensors) -> tf.Tensor:
-        """Return the sum of `_summands` over numeric fields, (batch, …), as two products."""
-        numbers = tf.cast(stack_numeric(self.schema, batch), tf.float64)
-        once, squares = tf.split(
+        """Return the sum of `_summands` over numeric fields, (batch, k + 1 + s), as two products.
+
+        Squares of x v are x² times those of v.
+        """
+        numbers = tf.cast(stack_numeric(self.schema, batch), tf.float64)  # (batch, numbers)
+        rows, squares = tf.split(
             self._summands(self.fields.rows.numeric_rows), [self.fields.dim + 1, -1], axis=1
         )
-        return tf.concat([numbers @ once, tf.square(numbers) @ squares], axis=1)
+        return tf.concat([numbers @ rows, tf.square(numbers) @ squares], axis=1)
 
     def _summands(self, rows: tf.Tensor) -> tf.Tensor:
-        """Return `v | w | squares(v)` of rows `v | w`, float64."""
+        """Return `v | w | squares(v)`, float64 (rows, k + 1 + s), of rows `v | w`."""
         rows = tf.cast(rows, tf.float64)
         return tf.concat([rows, self.squares(rows[:, :-1])], axis=1)

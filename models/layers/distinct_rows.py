@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-NARROW = 64
+SEGMENT_SUM_UP_TO = 64
 """Numbers per row up to which TensorFlow's own segment sum is the fastest."""
-WIDE = 32
+CSR_FROM = 32
 """Numbers per row from which `SparseTensorDenseMatMul` takes two to four times as long as CSR."""
 
 
@@ -52,7 +52,7 @@ def segment_sum(values: tf.Tensor, places: tf.Tensor, rows: tf.Tensor) -> tf.Ten
         places: Of each value, int32 (values,).
         rows: Number of places.
     """
-    if values.shape[1] <= NARROW or values.dtype != tf.float32:
+    if values.shape[1] <= SEGMENT_SUM_UP_TO or values.dtype != tf.float32:
         return tf.math.unsorted_segment_sum(values, places, rows)
     count = tf.size(places, tf.int64)
     which = tf.stack([tf.range(count), tf.cast(places, tf.int64)], axis=1)
@@ -79,14 +79,24 @@ def sum_of_rows(
     which = tf.stack([tf.repeat(tf.range(batch), fields), flat], axis=1)
     shape = tf.stack([batch, tf.shape(rows, tf.int64)[0]])
     ones = tf.SparseTensor(which, tf.ones([batch * fields], rows.dtype), shape)
-    return _product(ones, rows), lambda upstream: (_product(ones, upstream, transpose=True), None)
+
+    def backwards(upstream: tf.Tensor) -> tuple[tf.Tensor, None]:
+        return _product(ones, upstream, transpose=True), None
+
+    return _product(ones, rows), backwards
 
 
 def _product(sparse: tf.SparseTensor, dense: tf.Tensor, transpose: bool = False) -> tf.Tensor:
-    """Return the product of a sparse matrix, or of its transpose, with a dense one."""
-    if dense.shape[1] < WIDE:
+    """Return the product of a sparse matrix, or of its transpose, with a dense one.
+
+    Args:
+        sparse: (left, middle), or (middle, left) to transpose.
+        dense: (middle, width), of the same type, float32 or float64.
+        transpose: Whether to transpose the sparse one.
+    """
+    if dense.shape[1] < CSR_FROM:
         return tf.sparse.sparse_dense_matmul(sparse, dense, adjoint_a=transpose)
-    rows = tf.raw_ops.SparseTensorToCSRSparseMatrix(
+    csr = tf.raw_ops.SparseTensorToCSRSparseMatrix(
         indices=sparse.indices, values=sparse.values, dense_shape=sparse.dense_shape
     )
-    return tf.raw_ops.SparseMatrixMatMul(a=rows, b=dense, transpose_a=transpose)
+    return tf.raw_ops.SparseMatrixMatMul(a=csr, b=dense, transpose_a=transpose)
