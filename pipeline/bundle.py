@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The served model: a SavedModel that takes raw values, and how rows are fed to it."""
 
-import json
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +18,7 @@ from features.schema import weight_key
 from models.ctr_model import CTRModel
 from pipeline.batches import pad_lists
 from pipeline.errors import InputRejected
-from pipeline.runs import damaged, file_sums
+from pipeline.runs import damaged, file_sums, read_sealed, write_sealed
 
 SCORE, LOGIT, EXAMPLES = "score", "logit", "examples"
 EXTRA = "assets.extra"
@@ -117,10 +116,10 @@ def save_bundle(served: ServedModel, folder: Path, facts: Mapping[str, Any]) -> 
         str(folder),
         signatures={"serving_default": serving_default, "serve_examples": serve_examples},
     )
-    facts = {**facts, "files": file_sums(folder)}
+    sums = file_sums(folder)
     extra = folder / EXTRA
     extra.mkdir()
-    (extra / FACTS).write_text(json.dumps(facts, indent=1, default=str), encoding="utf-8")
+    write_sealed(extra / FACTS, {**facts, "files": sums})
 
 
 def load_facts(bundle: Path) -> dict[str, Any]:
@@ -134,8 +133,8 @@ def load_facts(bundle: Path) -> dict[str, Any]:
     if not path.exists():
         raise FileNotFoundError(f"{bundle}: holds no {EXTRA}/{FACTS}; expected an exported version")
     try:
-        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        broken = damaged(bundle, facts.get("files", {}))
+        facts = read_sealed(path)
+        broken = damaged(bundle, facts["files"])
     except ValueError:
         broken = [f"{EXTRA}/{FACTS}"]
     if broken:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.runs import checksum_of, fingerprint_of, read_json, write_json
+from pipeline.runs import checksum_of, read_sealed, write_sealed
 
 _STATE = "state.json"
 
@@ -23,8 +23,7 @@ def save_arrays(folder: Path, arrays: Mapping[str, np.ndarray], state: Mapping[s
         path = aside / f"{number:04d}.npy"
         np.save(path, array, allow_pickle=False)
         sums[name] = {"file": path.name, "sha256": checksum_of(path)}
-    document = {"arrays": sums, "state": dict(state)}
-    write_json(aside / _STATE, document | {"sha256": fingerprint_of(document)})
+    write_sealed(aside / _STATE, {"arrays": sums, "state": dict(state)})
     shutil.rmtree(folder, ignore_errors=True)
     aside.rename(folder)
 
@@ -36,9 +35,7 @@ def load_arrays(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         ValueError: A file is damaged; the message names it.
         FileNotFoundError: There is no such folder, or it is not whole.
     """
-    document = read_json(folder / _STATE)
-    if not isinstance(document, dict) or document.pop("sha256", None) != fingerprint_of(document):
-        raise ValueError(f"{folder / _STATE}: its checksum is not that of its text; it is damaged")
+    document = read_sealed(folder / _STATE)
     arrays = {}
     for name, entry in document["arrays"].items():
         path = folder / entry["file"]

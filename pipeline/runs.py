@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The run folder: stages that are built once, fingerprints, the lock, the manifest."""
+"""The run folder: stages that are built once, fingerprints and checksums, the lock."""
 
 import fcntl
 import hashlib
-import importlib.metadata
 import json
 import os
-import platform
 import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -139,7 +136,7 @@ def build_stage(
         "seconds": round(seconds, 3),
         "files": file_sums(aside),
     }
-    write_json(aside / STAGE_FILE, document | {"sha256": fingerprint_of(document)})
+    write_sealed(aside / STAGE_FILE, document)
     _replace(folder, aside)
     run.progress.event(folder.name, status="done", seconds=round(seconds, 2))
     return Stage(fingerprint, facts, seconds, reused=False)
@@ -148,12 +145,12 @@ def build_stage(
 def read_stage(folder: Path) -> Stage | None:
     """Return the finished stage in a folder; None if there is none, or files of it are damaged."""
     try:
-        document = read_json(folder / STAGE_FILE)
-        if document.pop("sha256") != fingerprint_of(document) or damaged(folder, document["files"]):
-            return None
-        return Stage(document["fingerprint"], document["facts"], document["seconds"], reused=True)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        document = read_sealed(folder / STAGE_FILE)
+    except (OSError, ValueError):
         return None
+    if damaged(folder, document["files"]):
+        return None
+    return Stage(document["fingerprint"], document["facts"], document["seconds"], reused=True)
 
 
 def file_sums(folder: Path) -> dict[str, str]:
@@ -250,46 +247,23 @@ def code_fingerprint() -> str:
     return fingerprint_files(files)
 
 
-def environment() -> dict[str, str]:
-    """Return the versions of Python and the packages that decide numbers."""
-    packages = ("tensorflow", "keras", "numpy", "pyarrow", "duckdb", "ibis-framework", "clickloom")
-    versions = {"python": platform.python_version(), "platform": platform.platform()}
-    for package in packages:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            versions[package] = "not installed"
-    return versions
-
-
-def git_commit() -> str | None:
-    """Return the commit of the checkout that this code runs from, or None."""
-    root = Path(__file__).resolve().parent.parent
-    git = shutil.which("git")
-    if git is None or not (root / ".git").exists():
-        return None
-    command = [git, "-C", str(root), "rev-parse", "HEAD"]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - fixed words
-    return found.stdout.strip() or None
-
-
-def write_manifest(run: Run, stages: Mapping[str, Stage], extra: Mapping[str, Any]) -> None:
-    """Write `manifest.json`: what was run on what, when, and how long each stage took."""
-    document = {
-        "run": run.title,
-        "date": run.date,
-        "seed": run.config.seed,
-        "fingerprints": {name: stage.fingerprint for name, stage in stages.items()},
-        "code": code_fingerprint(),
-        "git_commit": git_commit(),
-        "environment": environment(),
-        "seconds": {name: stage.seconds for name, stage in stages.items()},
-        "reused": [name for name, stage in stages.items() if stage.reused],
-        **extra,
-    }
-    write_json(run.folder / "manifest.json", document)
-
-
 def read_json(path: Path) -> Any:
     """Read a JSON file."""
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def write_sealed(path: Path, document: Mapping[str, Any]) -> None:
+    """Write JSON with the checksum of its text beside its keys, as `sha256`."""
+    write_json(path, {**document, "sha256": fingerprint_of(document)})
+
+
+def read_sealed(path: Path) -> dict[str, Any]:
+    """Read what `write_sealed` wrote.
+
+    Raises:
+        ValueError: It is damaged.
+    """
+    document = read_json(path)
+    if not isinstance(document, dict) or document.pop("sha256", None) != fingerprint_of(document):
+        raise ValueError(f"{path}: its checksum is not that of its text; it is damaged")
+    return document

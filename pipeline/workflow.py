@@ -17,6 +17,7 @@ from pipeline.evaluate import evaluate, require_defined
 from pipeline.export import check_gates, export, standing_export
 from pipeline.history_weights import choose_rows, show_histories
 from pipeline.ingest import ingest
+from pipeline.manifest import environment, write_manifest
 from pipeline.memory import ModelMemory, describe_memory, require_memory
 from pipeline.progress import JsonLines, Progress
 from pipeline.report import render_report
@@ -24,13 +25,11 @@ from pipeline.runs import (
     Run,
     Stage,
     code_fingerprint,
-    environment,
     fingerprint_of,
     locked,
     read_json,
     require_writable,
     write_json,
-    write_manifest,
     write_text,
 )
 from pipeline.termination import termination_checked

@@ -148,3 +148,11 @@ def test_a_version_that_was_cut_off_in_copying_gives_no_scores(
     with pytest.raises(InputRejected, match=message):
         predict(bundle, [str(small_log)], tmp_path / "out.parquet", Silent())
     assert not (tmp_path / "out.parquet").exists()
+
+
+def test_a_version_whose_facts_were_changed_gives_no_scores(small_run, small_log, tmp_path):
+    bundle = shutil.copytree(small_run[1]["export"], tmp_path / "1")
+    path = bundle / "assets.extra" / "clickloom.json"
+    path.write_text(path.read_text().replace('"unit": "s"', '"unit": "h"'))
+    with pytest.raises(InputRejected, match=r"assets\.extra/clickloom\.json: not as exported"):
+        predict(bundle, [str(small_log)], tmp_path / "out.parquet", Silent())
