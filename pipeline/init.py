@@ -104,6 +104,13 @@ def _first_lines(path: Path, sample: str, files: Sequence[Path]) -> list[str]:
 
 def _sample(file: SourceFile, config: DataConfig) -> list[ColumnGuess]:
     names = [name for name in file.columns if name]
+    seen: dict[str, str] = {}
+    for name in names:
+        if (other := seen.setdefault(name.lower(), name)) != name:
+            raise InputRejected(
+                f"{file.path}: columns {other!r} and {name!r} differ only in upper and lower case, "
+                "which the engine does not tell apart; rename one at the source"
+            )
     with (
         tempfile.TemporaryDirectory(prefix="clickloom-") as work,
         open_engine(EngineConfig(), Path(work) / "engine") as connection,

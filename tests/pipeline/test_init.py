@@ -202,6 +202,16 @@ def test_names_that_differ_by_case_alone_are_alike(start):
     assert list(config["features"]) == ["a_b_2", "A_b"]
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_columns_that_differ_by_case_alone_are_refused(start, tmp_path, ending):
+    if ending == "parquet":
+        pq.write_table(pa.table({"Item": ["i"], "item": ["j"]}), tmp_path / "log.parquet")
+    else:
+        (tmp_path / "log.csv").write_text("Item,item\ni,j\n")
+    with pytest.raises(InputRejected, match=r"'Item' and 'item' differ only .* rename one"):
+        start(f"log.{ending}")
+
+
 @pytest.mark.parametrize(("stem", "name"), [("-log", "log"), ("true", "true"), ("2026", "2026")])
 def test_the_name_of_a_file_becomes_one_that_a_run_may_have(start, stem, name):
     config, problems, _ = start(f"{stem}.csv", "item,click\ni,0\nj,1\n")
