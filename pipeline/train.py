@@ -246,9 +246,10 @@ class Trainer:
         return best in [self._best_folder(step) for step in states]
 
     def _restore(self) -> None:
-        found = newest_whole(
-            self.folder, lambda state: state["best_step"] and self._best_folder(state["best_step"])
-        )
+        def best_folder(state: dict[str, Any]) -> Path | None:
+            return self._best_folder(state["best_step"]) if state["best_step"] else None
+
+        found = newest_whole(self.folder, best_folder)
         if found is None:
             return
         arrays, state = found

@@ -6,12 +6,19 @@ from dataclasses import dataclass
 from pipeline.config_train import TrainConfig
 
 _FEW_STEPS = 100
-"""Steps in which a model hardly moves from where it started."""
+"""In fewer steps a model hardly moves from where it started."""
 
 
 @dataclass(frozen=True)
 class End:
-    """Where training ended: by itself after its last epoch, or as patience did."""
+    """Where training ended: after its last epoch, or where patience did.
+
+    Attributes:
+        step: The last step that was made.
+        best_step: The step whose state has the best validation metric, which is kept.
+        total_steps: Steps of all epochs.
+        patience_ended: Whether evaluations without a better metric ended it.
+    """
 
     step: int
     best_step: int
@@ -19,7 +26,7 @@ class End:
     patience_ended: bool
 
     def text(self, config: TrainConfig) -> str:
-        """Return which state is kept, and what to try if it is the last."""
+        """Return why training ended, which state is kept, and what to try if it is the last."""
         if self.patience_ended:
             return (
                 f"Stopped at step {self.step} of {self.total_steps}: {config.patience} "
@@ -49,8 +56,8 @@ class End:
 
     def _advice(self, config: TrainConfig) -> str:
         advice = f"raise train.epochs ({config.epochs})"
-        an_epoch = self.total_steps // config.epochs
-        if an_epoch >= _FEW_STEPS:
+        steps_per_epoch = self.total_steps // config.epochs
+        if steps_per_epoch >= _FEW_STEPS:
             return advice
-        size = f"{config.batch_size} rows: {an_epoch} steps an epoch"
-        return f"{advice} or lower train.batch_size ({size})"
+        steps = f"{steps_per_epoch} step{'s' if steps_per_epoch > 1 else ''} an epoch"
+        return f"{advice} or lower train.batch_size ({config.batch_size} rows: {steps})"

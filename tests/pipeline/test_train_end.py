@@ -27,6 +27,12 @@ def test_training_that_still_gets_better_at_its_end_says_so(end, said, warned):
         assert warning == f"training is over after 12 steps while it still gets better: {said}"
 
 
+def test_a_single_step_is_no_steps():
+    warning = End(2, 2, 2, False).warning(TrainConfig(epochs=2, batch_size=4096))
+    assert warning is not None
+    assert warning.endswith("lower train.batch_size (4096 rows: 1 step an epoch)")
+
+
 def test_training_that_patience_ended_says_so():
     text = End(9, 5, 12, True).text(TrainConfig(patience=4))
     assert text == (
