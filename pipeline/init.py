@@ -5,6 +5,7 @@ import json
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import get_args
 
@@ -31,6 +32,8 @@ _QUANTITY = re.compile(r"price|count|cnt|num|age$|score|amount|quantity|qty|rate
 _FEW_VALUES = 20
 _SHOWN = 30
 """Characters of a value in a comment."""
+_LAYOUTS = ("%y%m%d%H", "%Y%m%d")
+"""What 8 digits may be."""
 _MOMENTS = ("hour", "weekday")
 _HISTORY = "history"
 
@@ -171,12 +174,21 @@ def _time_options(time: ColumnGuess) -> str | None:
     first = time.values[0] if time.values else ""
     if time.is_number:
         digits = len(first.split(".")[0].lstrip("-"))
-        if digits == 8 and re.fullmatch(r"\d\d[01]\d[0-3]\d[0-2]\d", first):
-            return "format: '%y%m%d%H'"
+        layouts = [layout for layout in _LAYOUTS if all(_reads(v, layout) for v in time.values)]
+        if digits == 8 and len(layouts) == 1:  # 20120105 may be a day of 2012 or an hour of 2020
+            return f"format: '{layouts[0]}'"
         unit = UNITS.get(digits)
         return f"unit: {unit}" if unit else None
     iso = re.fullmatch(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}.*)?", first)
     return "" if iso else None
+
+
+def _reads(text: str, layout: str) -> bool:
+    try:
+        datetime.strptime(text, layout)
+    except ValueError:
+        return False
+    return True
 
 
 def _time_lines(time: ColumnGuess | None, why: str) -> list[str]:

@@ -129,6 +129,8 @@ def test_several_columns_that_could_be_the_label_or_the_time_are_named(start):
         ("1767571200", {"unit": "s"}),
         ("1767571200123", {"unit": "ms"}),
         ("14102100", {"format": "%y%m%d%H"}),
+        ("20260131", {"format": "%Y%m%d"}),
+        ("20120105", {"format": "CHANGE_ME"}),  # a day of 2012, or an hour of 2020
         ("2026-01-31 05:00:00", {}),
         ("2026-01-31", {}),
         ("31.1.2026", {"format": "CHANGE_ME"}),
