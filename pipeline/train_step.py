@@ -57,7 +57,7 @@ class TrainStep:
         self._dense_rate = float(dense.learning_rate)
         # most models prepare nothing: compiled, that would be a copy
         prepares = type(model).prepare is not CTRModel.prepare
-        self._prepare = tf.function(model.prepare, jit_compile=xla and prepares, autograph=False)
+        self._prepare = tf.function(self._prepared, jit_compile=xla and prepares, autograph=False)
         self._gradients = tf.function(self._dense_gradients, jit_compile=xla, autograph=False)
         self._update = tf.function(self._updated_rows, jit_compile=xla, autograph=False)
         self._step = tf.function(self._train_step, autograph=False)
@@ -92,41 +92,62 @@ class TrainStep:
         ids, places = tf.unique(embeddings.row_ids(batch))
         ids = _pad_ids(ids, places.shape[0])
         packed = embeddings.gather(ids)
-        weights = packed[:, : embeddings.width]
+        prepared = self._prepare(packed, ids)
         places = embeddings.by_column(places, batch)
-        variables = [variable.value for variable in self.model.trainable_variables]
         with tf.GradientTape() as tape:
-            tape.watch(weights)
-            embedded = self.model.take(self._prepare(weights, ids), places)
+            tape.watch(prepared)
+            embedded = self.model.take(prepared, places)
         loss, upstream, dense_gradients = self._gradients(embedded, batch)
-        row_gradients, more = tape.gradient(embedded, (weights, variables), upstream)
-        if row_gradients is None:  # a model of numbers only
-            row_gradients = tf.zeros_like(weights)
-        dense_gradients = [
-            ours if theirs is None else ours + theirs
-            for ours, theirs in zip(dense_gradients, more, strict=True)
-        ]
-        if self.clip_norm is not None:
-            row_gradients = self._whole_gradients(packed, row_gradients, ids)
-            (row_gradients, *dense_gradients), _ = tf.clip_by_global_norm(
-                [row_gradients, *dense_gradients], self.clip_norm
-            )
-        updated = self._update(packed, row_gradients, ids, step, rate_factor)
+        upstream = tape.gradient(embedded, prepared, upstream)
+        updated, dense_gradients = self._update(
+            packed, ids, upstream, dense_gradients, step, rate_factor
+        )
         embeddings.packed.value.scatter_update(tf.IndexedSlices(updated, ids))
         self.dense.apply(dense_gradients, self.model.trainable_variables)
         return loss
 
+    def _prepared(self, packed: tf.Tensor, ids: tf.Tensor) -> Any:
+        return self.model.prepare(packed[:, : self.model.embeddings.width], ids)
+
     def _updated_rows(
         self,
         packed: tf.Tensor,
-        gradients: tf.Tensor,
         ids: tf.Tensor,
+        upstream: Any,
+        dense_gradients: list[tf.Tensor],
         step: tf.Tensor,
         rate_factor: tf.Tensor,
-    ) -> tf.Tensor:
-        if self.clip_norm is None:
-            gradients = self._whole_gradients(packed, gradients, ids)
-        return self.rows.update(packed, gradients, step, rate_factor)
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """Return the packed rows after the step, and the gradients of the dense weights.
+
+        Args:
+            packed: Rows before it.
+            ids: Theirs.
+            upstream: Gradients of what `_prepared` returned; None of what the loss does not need.
+            dense_gradients: Those that do not come by way of what was prepared.
+            step: Number of the step.
+            rate_factor: Of its learning rates.
+        """
+        weights = packed[:, : self.model.embeddings.width]
+        variables = [variable.value for variable in self.model.trainable_variables]
+        with tf.GradientTape() as tape:
+            tape.watch(weights)
+            prepared = tf.nest.flatten(self.model.prepare(weights, ids))
+        pairs = zip(prepared, tf.nest.flatten(upstream), strict=True)
+        needed = [(part, gradient) for part, gradient in pairs if gradient is not None]
+        row_gradients, more = tape.gradient(
+            [part for part, _ in needed],
+            (weights, variables),
+            [gradient for _, gradient in needed],
+            unconnected_gradients="zero",
+        )
+        dense_gradients = [a + b for a, b in zip(dense_gradients, more, strict=True)]
+        row_gradients = self._whole_gradients(packed, row_gradients, ids)
+        if self.clip_norm is not None:
+            (row_gradients, *dense_gradients), _ = tf.clip_by_global_norm(
+                [row_gradients, *dense_gradients], self.clip_norm
+            )
+        return self.rows.update(packed, row_gradients, step, rate_factor), dense_gradients
 
     def _whole_gradients(
         self, packed: tf.Tensor, gradients: tf.Tensor, ids: tf.Tensor
