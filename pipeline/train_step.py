@@ -130,6 +130,8 @@ class TrainStep:
         """
         weights = packed[:, : self.model.embeddings.width]
         variables = [variable.value for variable in self.model.trainable_variables]
+        # prepared again, so that the way back and the optimiser are one compiled function, which
+        # writes no gradient of whole rows in between
         with tf.GradientTape() as tape:
             tape.watch(weights)
             prepared = tf.nest.flatten(self.model.prepare(weights, ids))

@@ -10,84 +10,13 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from ruamel.yaml import YAML
 
 from pipeline.config import EngineConfig
 from pipeline.engine import open_engine
-from pipeline.errors import ConfigError, InputRejected
+from pipeline.errors import InputRejected
 from pipeline.workflow import run
 from tests.conftest import Silent
-
-PARTS = ("train", "valid", "test")
-DAY = 86_400
-FEATURES = {
-    "item": {"kind": "categorical", "min_count": 3},
-    "user": {"kind": "categorical", "hash_buckets": 50},
-    "tags": {"kind": "categorical", "separator": "|", "max_items": 2},
-    "price": {"kind": "numeric", "log": True, "missing_flag": True},
-    "age": {"kind": "bucketed", "edges": [18, 30]},
-    "hour": {"kind": "datetime", "column": "ts", "unit": "s", "part": "hour"},
-    "clicks": {"kind": "history", "of": ["item"], "max_items": 3},
-}
-
-
-def make_log(rows=600, seed=0):
-    """A log in random order: 10 days, many rows at one moment, missing values, rare items."""
-    rng = np.random.default_rng(seed)
-    log = pd.DataFrame(
-        {
-            "id": np.arange(rows),
-            "ts": rng.integers(0, 10 * DAY // 600, rows) * 600,
-            "user": rng.integers(0, 12, rows),
-            "item": [f"i{n}" for n in rng.geometric(0.08, rows)],
-            "tags": rng.choice(["", "a", "b|a", "c|b|a"], rows),
-            "price": rng.lognormal(2, 1, rows).round(2),
-            "age": rng.integers(10, 60, rows).astype(float),
-            "y": rng.integers(0, 2, rows),
-        }
-    )
-    log.loc[rng.random(rows) < 0.1, "price"] = np.nan
-    log.loc[rng.random(rows) < 0.1, "age"] = np.nan
-    return log
-
-
-@pytest.fixture
-def ingest(tmp_path):
-    """Return a function that ingests a log and gives back the result and the data set."""
-
-    def ingest_log(log=None, files=None, **changes):
-        if log is not None:
-            log.to_csv(tmp_path / "log.csv", index=False)
-        config = {
-            "name": "small",
-            "data": {"files": files or str(tmp_path / "log.csv")},
-            "label": "y",
-            "time": {"column": "ts", "unit": "s"},
-            "entity": "user",
-            "keys": ["id"],
-            "features": {"item": FEATURES["item"]},
-            "model": "base",
-            "export": {"parity_rows": 20},
-        }
-        overrides = changes.pop("overrides", ())
-        config = {k: v for k, v in (config | changes).items() if v is not None}
-        path = tmp_path / "config.yaml"
-        YAML(typ="safe", pure=True).dump(config, path)
-        progress = Silent()
-        result = run(path, tmp_path / "runs", overrides, until="ingest", progress=progress)
-        ingest_log.events = dict(progress.events)
-        return result, tmp_path / "runs" / "small" / "main" / "dataset"
-
-    return ingest_log
-
-
-def read_parts(dataset):
-    tables = {part: pq.read_table(dataset / part) for part in PARTS}
-    frames = {part: table.to_pandas() for part, table in tables.items()}
-    for part, frame in frames.items():
-        frame["part"] = part
-        frame["id"] = frame["key:id"].astype(int)
-    return pd.concat(frames.values()).set_index("id").sort_index()
+from tests.pipeline.small_log import DAY, FEATURES, PARTS, make_log, read_parts
 
 
 def digest(folder):
@@ -351,42 +280,6 @@ def test_row_groups_are_small_enough_to_stream(ingest):
     assert str(schema.field("clicks_item").type.value_type) == "int32"
 
 
-def test_weights_are_read_and_negative_ones_are_malformed(ingest):
-    log = make_log()
-    log["w"] = np.random.default_rng(0).random(len(log)).astype(np.float32)
-    _, dataset = ingest(log, weight="w")
-    np.testing.assert_allclose(read_parts(dataset)["weight"], log["w"], rtol=1e-6)
-    log.loc[7, "w"] = -1
-    with pytest.raises(InputRejected, match=r"line 9: column w: expected a number of 0 or more"):
-        ingest(log, weight="w")
-
-
-@pytest.mark.parametrize("part", PARTS)
-def test_a_part_whose_weights_are_all_0_is_refused(ingest, part):
-    """Hashed, so that a part is known by its column: what weighs nothing has no metric."""
-    log = make_log(300)
-    log["part"] = np.resize(["train"] * 8 + ["valid", "test"], 300)
-    log["weight"] = np.where(log["part"] == part, 0.0, 0.5)
-    split = {"kind": "column", "column": "part"}
-    rows = {"train": 240, "valid": 30, "test": 30}[part]
-    message = rf"weight: column 'weight' is 0 in all {rows} rows for {part},.*leave weight out"
-    with pytest.raises(InputRejected, match=message) as refusal:
-        ingest(log, weight="weight", split=split)
-    assert refusal.value.exit_code == 3
-    first = log.loc[log["part"].eq(part)].groupby("y").head(1).index  # one of each class
-    log.loc[first, "weight"] = 1e-30
-    ingest(log, weight="weight", split=split)
-    log.loc[first[log.loc[first, "y"] == 1], "weight"] = 0
-    if part == "test":
-        ingest(log, weight="weight", split=split)
-        return
-    message = (
-        rf"{part}: 1 rows of weight above 0 \({rows} in all\) with 0 positive labels.*'weight'"
-    )
-    with pytest.raises(InputRejected, match=message):
-        ingest(log, weight="weight", split=split)
-
-
 def test_label_rules(ingest):
     log = make_log()
     log["stars"] = np.random.default_rng(9).integers(1, 6, len(log))
@@ -402,73 +295,6 @@ def test_label_rules(ingest):
     assert (read_parts(dataset)["label"] == (log["y"] == "true")).all()
 
 
-def test_quiet_disasters_are_refused(ingest, tmp_path):
-    """BAT-06 (a) and (b), and validation rows of one class, as in TRN-02."""
-    log = make_log()
-    with pytest.raises(InputRejected, match=r"log\.csv: no rows; check that the partition"):
-        ingest(log[:0])
-    with pytest.raises(InputRejected, match=r"train: \d+ rows with 0 positive labels"):
-        ingest(log.assign(y=0))
-    one_class = log.assign(y=np.where(log["ts"] > log["ts"].quantile(0.75), 0, log["y"]))
-    with pytest.raises(InputRejected, match=r"valid: .* rows with 0 positive labels.*both classes"):
-        ingest(one_class)
-    with pytest.raises(InputRejected, match="split: 600 rows have too few distinct times"):
-        ingest(log.assign(ts=5))
-    column = {"kind": "column", "column": "part"}
-    with pytest.raises(InputRejected, match=r"split: no rows for valid; .* in none: 60"):
-        ingest(log.assign(part=["train"] * 500 + ["test"] * 40 + ["x"] * 60), split=column)
-    assert not (tmp_path / "runs" / "small" / "main" / "dataset").exists()
-
-
-def test_malformed_rows_within_the_limit_are_set_aside_and_said(ingest, tmp_path):
-    ingest(make_log())
-    path = tmp_path / "log.csv"
-    lines = path.read_text().splitlines()
-    lines[5:7] = ["1,2", lines[6].rsplit(",", 1)[0] + ",maybe"]
-    path.write_text("\n".join(lines) + "\n")
-    result, dataset = ingest(overrides=["data.max_bad_rows=2"])
-    assert sum(result["rows"].values()) == 598
-    rejects = (dataset / "rejected" / "rejected.jsonl").read_text().splitlines()
-    assert [json.loads(reject)["line"] for reject in rejects] == [6, 7]
-    notes = json.loads((dataset / "profile.json").read_text())["notes"]
-    assert "2 malformed rows were set aside in dataset/rejected" in notes
-    with pytest.raises(InputRejected, match=r"2 malformed rows, data\.max_bad_rows allows 1"):
-        ingest(overrides=["data.max_bad_rows=1"])
-
-
-@pytest.mark.parametrize(
-    ("start", "unit", "year"),
-    [
-        (1_790_000_000, "s", None),  # seconds of September 2026
-        (1_790_000_000, "ms", 1970),
-        (1_790_000_000, "us", 1970),
-        (623_000_000, "s", 1989),  # of September 1989
-    ],
-)
-def test_times_of_another_unit_than_told_are_warned_of(ingest, start, unit, year):
-    log = make_log()
-    log["ts"] += start
-    _, dataset = ingest(log, time={"column": "ts", "unit": unit})
-    warnings = json.loads((dataset / "profile.json").read_text())["warnings"]
-    assert len(warnings) == (year is not None)
-    if year:
-        said = f"time: read with unit {unit}, the middle row of 'ts' lies in {year}; if that is"
-        assert said in ingest.events["warning"]["message"] == warnings[0]
-
-
-def test_warnings_of_files_reach_the_profile_and_the_log(ingest, tmp_path):
-    log = make_log()
-    log["ts"] += 1_790_000_000
-    log[:400].to_csv(tmp_path / "1.csv", index=False)
-    log[400:].drop(columns="age").to_csv(tmp_path / "2.csv", index=False)
-    features = {"age": FEATURES["age"] | {"required": False}}
-    _, dataset = ingest(files=str(tmp_path / "?.csv"), features=features)
-    warnings = json.loads((dataset / "profile.json").read_text())["warnings"]
-    assert len(warnings) == 1
-    assert "2.csv: has no column 'age'" in ingest.events["warning"]["message"] == warnings[0]
-    assert (read_parts(dataset)["age"][log["id"] >= 400] == 1).all()
-
-
 def test_wide_configs_do_not_exhaust_the_stack(ingest):
     """Criteo has 26 categorical columns."""
     log = make_log(60)
@@ -478,27 +304,8 @@ def test_wide_configs_do_not_exhaust_the_stack(ingest):
     assert sum(result["rows"].values()) == 60
 
 
-def test_too_little_memory_is_said_with_the_key_to_change(ingest):
-    with pytest.raises(ConfigError, match=r"engine\.memory is 5MB, which is not enough.*give it"):
-        ingest(make_log(), overrides=["engine.memory=5MB"])
-
-
 def test_moments_do_not_depend_on_the_zone_of_the_machine(tmp_path):
     with open_engine(EngineConfig(), tmp_path / "engine") as connection:
         cursor = connection.con.cursor()
         assert cursor.sql("SELECT current_setting('TimeZone')").fetchall() == [("UTC",)]
     assert not (tmp_path / "engine").exists()
-
-
-def test_histories_and_lists_that_are_always_empty_are_warned_of(ingest):
-    log = make_log()
-    log["ts"] += 1_790_000_000
-    log["tags"], log["action"] = "", "look"
-    bought = FEATURES["clicks"] | {"events": {"action": ["buy"]}}
-    features = {name: FEATURES[name] for name in ("item", "tags", "clicks")} | {"bought": bought}
-    _, dataset = ingest(log, features=features)
-    warnings = json.loads((dataset / "profile.json").read_text())["warnings"]
-    empty = {warning.split(":")[0]: warning for warning in warnings}
-    assert set(empty) == {"features.tags", "features.bought"}
-    assert "in all 479 training rows" in empty["features.bought"]
-    assert "`events:`" in empty["features.bought"]
