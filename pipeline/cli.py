@@ -14,6 +14,7 @@ import typer
 
 from pipeline.cli_models import explain, models, plan
 from pipeline.errors import ConfigError, PipelineError, machine_failure
+from pipeline.streams import open_closed_streams
 
 app = typer.Typer(
     name="clickloom",
@@ -39,6 +40,7 @@ RunId = Annotated[str | None, typer.Option("--run-id", help="Name of the run's f
 
 def main() -> None:
     """Run the command line; exit with the code that says what went wrong."""
+    open_closed_streams()
     sys.exit(run_guarded(lambda: app(standalone_mode=False)))
 
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from pipeline.runs import locked
-from tests.end_to_end.command_line import clickloom
+from tests.end_to_end.command_line import CLI, clickloom
 
 pytestmark = pytest.mark.end_to_end
 
@@ -53,3 +53,12 @@ def test_a_run_whose_name_another_process_has_ends_with_code_75(config, tmp_path
         code, _, err = clickloom("run", config, "--runs", tmp_path / "runs")
     assert code == 75
     assert "held by process" in err
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "0<&- 1>&- 2>&-"])
+def test_a_job_whose_streams_are_closed_does_its_work(closed):
+    """SIGTERM's thread and the import of TensorFlow both look after stderr."""
+    command = ["sh", "-c", f'exec "$@" {closed}', "sh", *CLI, "models", "lr"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+    assert done.returncode == 0
+    assert (b"features: list of text" in done.stdout) == ("1>&-" not in closed)
