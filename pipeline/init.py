@@ -12,12 +12,12 @@ from typing import get_args
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.config import DataConfig, EngineConfig, Format
+from pipeline.config import RESERVED_KEYS, DataConfig, EngineConfig, Format
 from pipeline.config_data import SPARSE_FORMATS
 from pipeline.engine import open_engine
 from pipeline.errors import ConfigError, InputRejected
 from pipeline.init_columns import TRUTHS, UNITS, ColumnGuess, label_of, time_of, user_of
-from pipeline.init_names import feature_names
+from pipeline.init_names import feature_names, history_name
 from pipeline.init_size import train_lines
 from pipeline.init_sparse import model_line, sparse_starter
 from pipeline.init_text import data_config, text_lines
@@ -35,7 +35,6 @@ _SHOWN = 30
 _LAYOUTS = ("%y%m%d%H", "%Y%m%d")
 """What 8 digits may be."""
 _MOMENTS = ("hour", "weekday")
-_HISTORY = "history"
 
 
 def starter_config(path: Path, source_format: Format | None = None) -> str:
@@ -65,19 +64,35 @@ def starter_config(path: Path, source_format: Format | None = None) -> str:
         *_label_lines(label, labelled.why),
         *_time_lines(time, timed.why),
         *_entity_lines(user),
-        f"keys: [{', '.join(_quoted(key) for key in keys)}]  # carried to predictions",
+        *_key_lines(keys),
         *_split_lines(time),
         "features:",
     ]
     used = {column.name for column in (label, time) if column} | set(keys)
     features = [column for column in columns if column.name not in used]
     moments = _time_features(time)
-    names = feature_names([c.name for c in features], [*(_MOMENTS if moments else ()), _HISTORY])
+    if not moments:
+        _require_values(file.path, columns, used)
+    names = feature_names(
+        [column.name for column in features],
+        [column.name for column in features if column.has_several],
+        _MOMENTS if moments else (),
+    )
     for column in features:
         lines += _feature_lines(column, names[column.name], user)
     lines += moments
     lines += [*_model_lines(user, time, features, label, names), *train_lines(file, files)]
     return "\n".join(lines) + "\n"
+
+
+def _require_values(path: Path, columns: list[ColumnGuess], used: set[str]) -> None:
+    if any(column.name not in used and (column.values or column.is_list) for column in columns):
+        return
+    others = ", ".join(column.name for column in columns if column.name in used)
+    raise InputRejected(
+        f"{path}: has no column to make a feature of: beside {others or 'empty ones'} there must "
+        "be one with values"
+    )
 
 
 def known_format(text: str | None) -> Format | None:
@@ -212,6 +227,13 @@ def _entity_lines(user: ColumnGuess | None) -> list[str]:
     return [f"entity: {_quoted(user.name)}  # whose histories are built, and groups of GAUC"]
 
 
+def _key_lines(keys: Sequence[str]) -> list[str]:
+    own = [key for key in keys if key.lower() in RESERVED_KEYS]
+    but = f"; not {', '.join(own)}, as they have one so called" if own else ""
+    kept = ", ".join(_quoted(key) for key in keys if key not in own)
+    return [f"keys: [{kept}]  # carried to predictions{but}"]
+
+
 def _split_lines(time: ColumnGuess | None) -> list[str]:
     if time is None:
         return [
@@ -245,8 +267,7 @@ def _is_numeric(column: ColumnGuess, user: ColumnGuess | None) -> bool:
 
 def _has_one_id(column: ColumnGuess, user: ColumnGuess | None) -> bool:
     """Whether `_feature_lines` makes it a categorical feature of which a history may be."""
-    several = column.is_list or column.separator is not None
-    return bool(column.values) and not several and not _is_numeric(column, user)
+    return bool(column.values) and not column.has_several and not _is_numeric(column, user)
 
 
 def _time_features(time: ColumnGuess | None) -> list[str]:
@@ -269,8 +290,10 @@ def _model_lines(
     items = [c for c in features if _ITEM.search(c.name.lower()) and _has_one_id(c, user)]
     if user and time and items and label and items[0] is not user:
         item = names[items[0].name]
+        lists = [column.name for column in features if column.has_several]
+        name = history_name(item, names, lists, _MOMENTS if _time_features(time) else ())
         return [
-            f"  {_HISTORY}: {{kind: history, of: [{item}]}}  # the user's past positives",
+            f"  {name}: {{kind: history, of: [{item}]}}  # the user's past positives",
             "model: {kind: din}  # weighs the history by the candidate; see: clickloom models",
         ]
     usable = [column for column in features if column.values or column.is_list]

@@ -50,6 +50,11 @@ class ColumnGuess:
                 return separator
         return None
 
+    @property
+    def has_several(self) -> bool:
+        """Whether a row has several values, so that the feature is a list."""
+        return self.is_list or self.separator is not None
+
 
 def is_number(text: str) -> bool:
     """Return whether a text is a number."""

@@ -191,11 +191,58 @@ def test_no_two_features_have_one_name(start):
         "a_b": "a_b",
         "hour_2": "hour",
         "weekday_2": "weekday",
-        "history_2": "history",
+        "history": "history",
         "hour": "ts",
         "weekday": "ts",
-        "history": "history",
+        "history_2": "history_2",
     }
+
+
+@pytest.mark.parametrize(
+    ("header", "names"),
+    [
+        ("tags,tags_length", ["tags_2", "tags_length"]),
+        ("Tags_Weight,tags", ["Tags_Weight", "tags_2"]),
+        ("tags,tags_2_weight,tags_length", ["tags_3", "tags_2_weight", "tags_length"]),
+        ("tags,length", ["tags", "length"]),
+    ],
+)
+def test_no_feature_has_the_name_of_a_column_that_a_list_makes(start, header, names):
+    row = ",".join("a|b" if column == "tags" else "1" for column in header.split(","))
+    config, problems, _ = start("log.csv", f"{header},click\n{row},0\n{row},1\n")
+    assert problems == []
+    assert list(config["features"]) == names
+
+
+@pytest.mark.parametrize("other", ["history", "history_length", "History_Item_Id"])
+def test_a_history_makes_no_column_that_a_feature_has(start, other):
+    header, row = f"ts,user,item_id,{other},click\n", "1767571200,u,i,1,"
+    config, problems, _ = start("log.csv", f"{header}{row}0\n{row}1\n")
+    assert problems == []
+    assert config["features"]["history_2"] == {"kind": "history", "of": ["item_id"]}
+    assert other in config["features"]
+
+
+@pytest.mark.parametrize(
+    ("text", "beside"),
+    [
+        ("click\n0\n1\n", "click"),
+        ("click,id\n0,1\n1,2\n", "click, id"),
+        ("click,nothing\n0,\n1,\n", "click"),
+    ],
+)
+def test_a_file_without_a_column_for_a_feature_is_refused(start, text, beside):
+    message = rf"log\.csv: has no column to make a feature of: beside {beside} there"
+    with pytest.raises(InputRejected, match=message):
+        start("log.csv", text)
+
+
+def test_a_key_that_predictions_have_by_themselves_is_left_out(start):
+    config, problems, text = start("log.csv", "row_id,id,item,click\n1,a,i,0\n2,b,j,1\n")
+    assert problems == []
+    assert config["keys"] == ["id"]
+    assert list(config["features"]) == ["item"]
+    assert "# carried to predictions; not row_id, as they have one so called" in text
 
 
 def test_names_that_differ_by_case_alone_are_alike(start):
@@ -297,7 +344,7 @@ def test_a_letter_that_the_end_of_the_sample_cuts_is_utf_8(start):
 
 
 def test_a_single_column_stays_one(start):
-    config, *_ = start("log.csv", "click\n0\n1\n")
+    config, *_ = start("log.csv", "item\nx\ny\n")
     assert "separator" not in config["data"]
 
 
