@@ -85,8 +85,8 @@ def explain(
     if split not in (None, *SPLITS):
         raise ConfigError(f"--split {split}: expected one of {', '.join(SPLITS)}")
     schema = load_schema(run)
-    split = split or split_of(run, row) or SPLITS[0]
     try:
+        split = split or split_of(run, row)
         batch = find_row(run, schema, split, row, "give --split {split}, or none")
     except ConfigError as error:
         raise ConfigError(f"--row {row}: {error}") from error

@@ -42,9 +42,21 @@ def find_row(run: Run, schema: FeatureSchema, split: str, row: int, advice: str)
     return {name: to_numpy(table[name], widths.get(name)) for name in columns}
 
 
-def split_of(run: Run, row: int) -> str | None:
-    """Return the split that has a row; None if none has."""
-    return next((split for split in SPLITS if _find(run.dataset / split, row, [ROW])), None)
+def split_of(run: Run, row: int) -> str:
+    """Return the split that has a row.
+
+    Raises:
+        ConfigError: None has.
+    """
+    for split in SPLITS:
+        if _find(run.dataset / split, row, [ROW]):
+            return split
+    there = [(split, *_range(run.dataset / split)) for split in SPLITS]
+    raise ConfigError(
+        f"no split of {run.title} has row_id {row}: "
+        + ", ".join(f"{split} rows are among {low} to {high}" for split, low, high in there)
+        + "; evaluate/predictions lists those of test and valid"
+    )
 
 
 def _find(folder: Path, row: int, columns: list[str]) -> pa.Table | None:

@@ -240,8 +240,17 @@ def test_what_cannot_be_explained_says_why(trained, small_run, tmp_path):
     row = rows_of(folder, "valid")["row_id"][0].as_py()
     with pytest.raises(ConfigError, match=f"no row_id {row}; it is in valid: give --split valid"):
         explain(folder, row, "--split", "test")
-    with pytest.raises(ConfigError, match="no row_id 999999; theirs are among"):
+    ends = {}
+    for split in ("test", "valid", "train"):
+        ids = pq.read_table(f"{folder}/dataset/{split}", columns=["row_id"])["row_id"].to_pylist()
+        ends[split] = f"among {min(ids)} to {max(ids)}"
+    searched = ", ".join(f"{split} rows are {rows}" for split, rows in ends.items())
+    with pytest.raises(
+        ConfigError, match=f"--row 999999: no split of lr/main .* 999999: {searched};"
+    ):
         explain(folder, 999_999)
+    with pytest.raises(ConfigError, match=f"no row_id 999999; theirs are {ends['valid']}"):
+        explain(folder, 999_999, "--split", "valid")
     with pytest.raises(ConfigError, match="--split all: expected one of test, valid, train"):
         explain(folder, 1, "--split", "all")
     half = tmp_path / "half"
