@@ -51,6 +51,9 @@ def run_guarded(command: Callable[[], Any]) -> int:
     except PipelineError as error:
         print_error(str(error))
         if error.result is not None:
+            if report := error.result["report"]:
+                # whole, as who reads it in a scheduler's mail knows no working folder
+                print_error(f"the numbers are in {Path(report).resolve()}")
             print_result(error.result)
         return error.exit_code
     except typer.TyperException as error:

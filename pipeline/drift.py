@@ -2,25 +2,29 @@
 """Drift: whether the newest rows still look like the rows that the model learns from."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from pipeline.config import DriftConfig
 from pipeline.errors import DriftDetected
 
 
-def check_drift(config: DriftConfig, profile: Mapping[str, Any]) -> None:
+def check_drift(config: DriftConfig, profile: Mapping[str, Any], path: Path) -> None:
     """Compare the test part of a data profile with the config's limits.
 
     Args:
         config: Limits; those that are not given are not checked.
         profile: As `pipeline.profile.profile_dataset` returns it.
+        path: Where it lies, for the message.
 
     Raises:
         DriftDetected: A feature is beyond a limit; all such features are listed.
     """
     found = [line for column in profile["columns"] for line in _beyond(config, column)]
     if found:
-        raise DriftDetected("\n".join([*found, "nothing is trained or published"]))
+        # no report is written, as there is no model; the profile has the numbers
+        last = f"nothing is trained or published; the numbers are in {path.resolve()}"
+        raise DriftDetected("\n".join([*found, last]))
 
 
 def _beyond(config: DriftConfig, column: Mapping[str, Any]) -> Iterator[str]:

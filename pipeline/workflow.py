@@ -114,7 +114,8 @@ def _build(this: Run, until: StageName, stages: dict[str, Stage]) -> None:
     if until == "export" and this.config.export.directory:
         require_writable(this.export, "export.directory")
     stages["ingest"] = ingest(this)
-    check_drift(this.config.drift, read_json(this.dataset / "profile.json"))
+    profile = this.dataset / "profile.json"
+    check_drift(this.config.drift, read_json(profile), profile)
     if until == "ingest":
         return
     require_model_memory(this, memory)

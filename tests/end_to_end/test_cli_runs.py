@@ -44,6 +44,7 @@ def test_a_missed_gate_ends_with_code_4(small_run, tmp_path):
     assert "the gate asks for at least 0.999" in err
     assert not list((tmp_path / "runs").rglob("saved_model.pb"))
     assert (run_dir / "report.html").exists()
+    assert err.endswith(f"clickloom: the numbers are in {run_dir.resolve()}/report.html\n")
 
 
 def test_diverging_training_ends_with_code_6(config, runs):
