@@ -46,7 +46,9 @@ def load_arrays(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 
 
 def newest_whole(
-    folder: Path, needed: Callable[[dict[str, Any]], Path | None] = lambda _: None
+    folder: Path,
+    warn: Callable[[str], None],
+    needed: Callable[[dict[str, Any]], Path | None] = lambda _: None,
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
     """Return the newest checkpoint `step-…` of a folder that is whole and undamaged, or None.
 
@@ -54,6 +56,7 @@ def newest_whole(
 
     Args:
         folder: Where the checkpoints are.
+        warn: Is told of each that is damaged, as that costs steps, and may mean a failing disk.
         needed: Returns the folder of other arrays that a checkpoint with such a state is worth
             nothing without, or None.
     """
@@ -62,7 +65,11 @@ def newest_whole(
             arrays, state = load_arrays(path)
             if other := needed(state):
                 load_arrays(other)
-        except (ValueError, FileNotFoundError):
+        except (ValueError, FileNotFoundError) as error:
+            warn(
+                f"checkpoint {path.name} is deleted, and what came after the one before it is done "
+                f"again: {error}"
+            )
             shutil.rmtree(path)
         else:
             return arrays, state

@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -22,6 +22,9 @@ from pipeline.errors import ConfigError, MachineFailed, RunLocked, machine_failu
 from pipeline.progress import Progress
 
 STAGE_FILE = "stage.json"
+WORK = "work"
+"""Folder of what a stage needs until it is whole, such as checkpoints; then it is deleted."""
+_MARKER = "fingerprint"
 _PACKAGES = ("features", "models", "pipeline")
 
 
@@ -114,27 +117,32 @@ def build_stage(
         run: The run.
         folder: Where the stage belongs.
         fingerprint: Of everything that the stage depends on.
-        build: Writes the stage into the folder that it is given and returns facts about it.
+        build: Writes the stage into the folder that it is given and returns facts about it. What
+            lies under `work` there is for a build that continues, and no part of the stage.
     """
-    finished = read_stage(folder)
-    if finished and finished.fingerprint == fingerprint:
-        run.progress.event(folder.name, status="up to date")
-        return finished
     aside = folder.with_name(f".{folder.name}.partial")
-    marker = aside / "fingerprint"
+    # a kill may have come after the stage was whole and before it stood in its place
+    for place in (folder, aside):
+        finished = read_stage(place)
+        if finished and finished.fingerprint == fingerprint:
+            if place == aside:
+                _replace(folder, aside)
+            run.progress.event(folder.name, status="up to date")
+            return finished
+    marker = aside / _MARKER
     if aside.exists() and (not marker.exists() or marker.read_text() != fingerprint):
         shutil.rmtree(aside)
     aside.mkdir(parents=True, exist_ok=True)
     marker.write_text(fingerprint)
+    (aside / STAGE_FILE).unlink(missing_ok=True)
     started = time.monotonic()
     facts = build(aside)
     seconds = time.monotonic() - started
-    marker.unlink()
     document = {
         "fingerprint": fingerprint,
         "facts": facts,
         "seconds": round(seconds, 3),
-        "files": file_sums(aside),
+        "files": file_sums(aside, without=(WORK, _MARKER)),
     }
     write_sealed(aside / STAGE_FILE, document)
     _replace(folder, aside)
@@ -153,10 +161,16 @@ def read_stage(folder: Path) -> Stage | None:
     return Stage(document["fingerprint"], document["facts"], document["seconds"], reused=True)
 
 
-def file_sums(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of every file below a folder, by relative path."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): checksum_of(path) for path in files}
+def file_sums(folder: Path, without: Collection[str] = ()) -> dict[str, str]:
+    """Return the SHA-256 of every file below a folder, by relative path.
+
+    Args:
+        folder: Where to look.
+        without: Names of files and folders in it that are left out.
+    """
+    paths = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    kept = (path for path in paths if path.parts[0] not in without)
+    return {str(path): checksum_of(folder / path) for path in kept}
 
 
 def damaged(folder: Path, sums: Mapping[str, str]) -> list[str]:
@@ -175,6 +189,9 @@ def checksum_of(path: Path) -> str:
 
 
 def _replace(folder: Path, aside: Path) -> None:
+    # only now: until the stage was whole, a build that continues would have needed them
+    shutil.rmtree(aside / WORK, ignore_errors=True)
+    (aside / _MARKER).unlink(missing_ok=True)
     old = folder.with_name(f".{folder.name}.old")
     shutil.rmtree(old, ignore_errors=True)
     if folder.exists():

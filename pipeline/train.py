@@ -21,7 +21,15 @@ from pipeline.metrics import evaluate
 from pipeline.optimizers import dense_optimizer, rate_factor, table_optimizer
 from pipeline.penalties import table_penalties
 from pipeline.progress import Bar
-from pipeline.runs import Run, Stage, build_stage, code_fingerprint, fingerprint_of, write_json
+from pipeline.runs import (
+    WORK,
+    Run,
+    Stage,
+    build_stage,
+    code_fingerprint,
+    fingerprint_of,
+    write_json,
+)
 from pipeline.score import Scorer, score_folder
 from pipeline.termination import termination_requested
 from pipeline.train_end import End
@@ -74,11 +82,11 @@ def train(run: Run, dataset: Stage) -> Stage:
 
 
 class Trainer:
-    """Fits one model; `fit` continues from the newest whole checkpoint in its folder."""
+    """Fits one model; `fit` continues from the newest whole checkpoint in its folder's `work`."""
 
     def __init__(self, run: Run, folder: Path) -> None:
         self.run = run
-        self.folder = folder
+        self.folder, self.work = folder, folder / WORK
         self.config = run.config.train
         self.schema = load_schema(run)
         self.rows = count_rows(run.dataset / "train")
@@ -220,7 +228,7 @@ class Trainer:
             state.evaluations_since_drop = 0
 
     def _best_folder(self, step: int) -> Path:
-        return self.folder / f"best-{step:012d}"
+        return self.work / f"best-{step:012d}"
 
     def _weights(self) -> dict[str, np.ndarray]:
         embeddings = self.model.embeddings
@@ -231,9 +239,9 @@ class Trainer:
         arrays = {"packed": np.asarray(self.model.embeddings.packed), **dense_arrays(self.model)}
         for i, variable in enumerate(self.optimizer.variables):
             arrays[f"optimizer {i}"] = np.asarray(variable)
-        save_arrays(step_folder(self.folder, self.state.step), arrays, asdict(self.state))
-        prune(self.folder, _KEPT_CHECKPOINTS)
-        for path in self.folder.glob("best-*"):
+        save_arrays(step_folder(self.work, self.state.step), arrays, asdict(self.state))
+        prune(self.work, _KEPT_CHECKPOINTS)
+        for path in self.work.glob("best-*"):
             # the older checkpoint may name an older best state, which a resume would need
             if path != self._best_folder(self.state.best_step) and not self._named(path):
                 shutil.rmtree(path)
@@ -241,7 +249,7 @@ class Trainer:
     def _named(self, best: Path) -> bool:
         states = [
             json.loads((path / "state.json").read_text())["state"]["best_step"]
-            for path in self.folder.glob("step-*")
+            for path in self.work.glob("step-*")
         ]
         return best in [self._best_folder(step) for step in states]
 
@@ -249,7 +257,7 @@ class Trainer:
         def best_folder(state: dict[str, Any]) -> Path | None:
             return self._best_folder(state["best_step"]) if state["best_step"] else None
 
-        found = newest_whole(self.folder, best_folder)
+        found = newest_whole(self.work, self._warn, best_folder)
         if found is None:
             return
         arrays, state = found
@@ -262,15 +270,18 @@ class Trainer:
             self.state.epoch, self.state.batch = self.state.epoch + 1, 0
         self.run.progress.event("resumed", step=self.state.step, epoch=self.state.epoch)
 
+    def _warn(self, message: str) -> None:
+        self.run.progress.event("warning", message=message)
+
     def _finish(self) -> dict[str, Any]:
         state = self.state
         best = self.folder / "best"
-        # a kill between these lines leaves checkpoints from which this method runs again
+        # a kill before the stage is whole leaves checkpoints from which this method runs again
         shutil.rmtree(best, ignore_errors=True)
         shutil.copytree(self._best_folder(state.best_step), best)
         end = End(state.step, state.best_step, self.total_steps, patience_ended=state.finished)
         if (warning := end.warning(self.config)) is not None:
-            self.run.progress.event("warning", message=warning)
+            self._warn(warning)
         facts = {
             "steps": state.step,
             "best_step": state.best_step,
@@ -286,6 +297,4 @@ class Trainer:
             ],
         }  # fmt: skip
         write_json(self.folder / "history.json", facts)
-        for path in [*sorted(self.folder.glob("step-*")), *self.folder.glob("best-*")]:
-            shutil.rmtree(path)
         return facts

@@ -48,9 +48,13 @@ def test_the_newest_whole_checkpoint_wins(tmp_path, damage):
         (newest / "state.json").unlink()
     else:
         (newest / "state.json").write_text('{"step": 100')
-    found = newest_whole(tmp_path)
+    warnings = []
+    found = newest_whole(tmp_path, warnings.append)
     assert found is not None
     assert found[1] == {"step": 10}
+    (warning,) = warnings
+    assert "checkpoint step-000000000100 is deleted" in warning
+    assert str(newest) in warning or "Expecting" in warning  # the file, or what JSON lacks
     assert not newest.exists()  # else pruning would keep it instead of a whole one
 
 
@@ -59,8 +63,13 @@ def test_a_checkpoint_without_what_it_needs_is_none(tmp_path):
         save_arrays(step_folder(tmp_path, step), ARRAYS, {"best_step": step})
         save_arrays(tmp_path / f"best-{step}", ARRAYS, {})
     (tmp_path / "best-10" / "0000.npy").write_bytes(b"")
-    found = newest_whole(tmp_path, lambda state: tmp_path / f"best-{state['best_step']}")
+    warnings = []
+    found = newest_whole(
+        tmp_path, warnings.append, lambda state: tmp_path / f"best-{state['best_step']}"
+    )
     assert found is not None
+    assert "step-000000000010 is deleted, and what came after" in warnings[0]
+    assert f"{tmp_path}/best-10/0000.npy: checksum differs" in warnings[0]
     assert found[1] == {"best_step": 5}
 
 
@@ -69,13 +78,13 @@ def test_what_an_interrupted_save_left_is_never_read(tmp_path):
     aside = tmp_path / f".{step_folder(tmp_path, 9).name}.partial"
     aside.mkdir()
     (aside / "0000.npy").write_bytes(b"half")
-    found = newest_whole(tmp_path)
+    found = newest_whole(tmp_path, pytest.fail)
     assert found is not None
     assert found[1]["step"] == 5
 
 
 def test_no_checkpoint_is_none(tmp_path):
-    assert newest_whole(tmp_path) is None
+    assert newest_whole(tmp_path, pytest.fail) is None
 
 
 def test_pruning_keeps_the_newest(tmp_path):

@@ -75,6 +75,51 @@ def test_an_interrupted_build_is_handed_what_it_left_only_for_the_same_fingerpri
     assert seen == [["fingerprint"], ["checkpoint", "fingerprint"], ["fingerprint"]]
 
 
+@pytest.mark.parametrize("stood", [False, True])
+@pytest.mark.parametrize("moment", ["before", "between", "work"])
+def test_a_stage_that_was_whole_when_a_kill_came_is_put_in_its_place(
+    run, monkeypatch, stood, moment
+):
+    """Before it is moved, between the moves of the old stage and the new, in deleting `work`."""
+    if stood:
+        build_stage(run, run.train, "f1", build("one"))
+
+    def write(folder):
+        (folder / "work").mkdir()
+        (folder / "work" / "checkpoint").write_text("x")
+        return build("two")(folder)
+
+    def kill(folder, aside):
+        if moment == "between" and folder.exists():
+            folder.rename(folder.with_name(".train.old"))
+        if moment == "work":
+            (aside / "work" / "checkpoint").unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pipeline.runs._replace", kill)
+        with pytest.raises(KeyboardInterrupt):
+            build_stage(run, run.train, "f2", write)
+    stage = build_stage(run, run.train, "f2", lambda folder: pytest.fail("built again"))
+    assert stage.facts == {"text": "two"}
+    assert sorted(p.name for p in run.train.iterdir()) == ["out.txt", "stage.json"]
+    assert sorted(p.name for p in run.folder.iterdir()) == ["train"]
+
+
+def test_a_whole_stage_that_is_damaged_before_it_has_its_place_is_built_again(run, monkeypatch):
+    def kill(folder, aside):
+        (aside / "out.txt").write_text("damaged")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pipeline.runs._replace", kill)
+        with pytest.raises(KeyboardInterrupt):
+            build_stage(run, run.train, "f1", build("one"))
+    build_stage(run, run.train, "f1", build("one"))
+    assert (run.train / "out.txt").read_text() == "one"
+    assert read_stage(run.train) is not None
+
+
 def test_fingerprints_follow_content_and_order_not_names_or_times(tmp_path):
     for name, text in (("a", "1"), ("b", "2"), ("c", "1")):
         (tmp_path / name).write_text(text)

@@ -8,9 +8,9 @@ from sklearn.metrics import roc_auc_score
 from pipeline.checkpoint import load_arrays, newest_whole
 from pipeline.config_file import load_config
 from pipeline.errors import MachineFailed, Terminated, TrainingDiverged
-from pipeline.runs import Run, read_stage
+from pipeline.runs import WORK, Run, Stage, read_stage
 from pipeline.score import Scorer, score_folder
-from pipeline.train import Trainer
+from pipeline.train import Trainer, train
 from pipeline.trained_model import load_best, load_schema
 from tests.conftest import Silent
 
@@ -152,10 +152,33 @@ def test_damage_to_the_newest_state_costs_its_steps_and_changes_no_weight(
     monkeypatch.setattr(trainer, "_evaluate", stop_after)
     with pytest.raises(Interrupted):
         trainer.fit()
-    newest = max(folder.glob(damaged))
+    newest = max((folder / WORK).glob(damaged))
     (newest / "state.json").write_text('{"arrays": {}, "st')
     Trainer(run, folder).fit()
     assert_same(load_arrays(folder / "best")[0], whole)
+    warnings = [fields["message"] for name, fields in run.progress.events if name == "warning"]
+    assert "is deleted, and what came after" in warnings[0]
+
+
+@pytest.mark.parametrize("moment", ["sums", "sealed", "replaced"])
+def test_a_kill_after_the_last_step_repeats_no_step(new_run, monkeypatch, moment):
+    run = new_run(LR, "train.epochs=1")
+    _, whole = fit(run, "whole")
+
+    def kill(*_, **__):
+        raise Interrupted
+
+    # while the files' checksums are taken, before the stage's file is there, and before its place
+    name = {"sums": "file_sums", "sealed": "write_sealed", "replaced": "_replace"}[moment]
+    with monkeypatch.context() as patch:
+        patch.setattr(f"pipeline.runs.{name}", kill)
+        with pytest.raises(Interrupted):
+            train(run, Stage("dataset", {}, 0.0, reused=True))
+    monkeypatch.setattr(Trainer, "_epoch", lambda *_: pytest.fail("a step was repeated"))
+    train(run, Stage("dataset", {}, 0.0, reused=True))
+    assert_same(load_arrays(run.train / "best")[0], whole)
+    names = sorted(path.name for path in run.train.iterdir())
+    assert names == ["best", "history.json", "stage.json"]
 
 
 def test_kept_weights_that_the_disk_changed_are_named_with_what_to_do(small_run, tmp_path):
@@ -265,7 +288,7 @@ def test_termination_writes_a_checkpoint_and_says_so(new_run, monkeypatch):
     monkeypatch.setattr("pipeline.train.termination_requested", lambda: trainer.state.step == 2)
     with pytest.raises(Terminated, match="stopped after step 2; a checkpoint is written"):
         trainer.fit()
-    found = newest_whole(folder)
+    found = newest_whole(folder / WORK, pytest.fail)
     assert found is not None
     assert found[1]["step"] == 2
 
