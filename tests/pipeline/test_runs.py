@@ -135,7 +135,8 @@ def _hold(folder, ready, done):
         done.wait(20)
 
 
-def test_two_processes_never_hold_one_lock(tmp_path):
+@pytest.mark.parametrize("killed", [False, True])
+def test_two_processes_never_hold_one_lock_and_a_killed_one_leaves_none(tmp_path, killed):
     context = multiprocessing.get_context("spawn")
     ready, done = context.Event(), context.Event()
     holder = context.Process(target=_hold, args=(str(tmp_path), ready, done))
@@ -145,10 +146,10 @@ def test_two_processes_never_hold_one_lock(tmp_path):
         with pytest.raises(RunLocked, match=f"held by process {holder.pid}"), locked(tmp_path):
             pass
     finally:
-        done.set()
+        holder.kill() if killed else done.set()
         holder.join()
-    with locked(tmp_path):  # released with its holder
-        pass
+    with locked(tmp_path):
+        assert (tmp_path / ".lock").read_text() == f"process {os.getpid()}"
 
 
 def test_json_is_written_whole_and_without_nan(tmp_path):

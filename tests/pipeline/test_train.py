@@ -160,6 +160,25 @@ def test_damage_to_the_newest_state_costs_its_steps_and_changes_no_weight(
     assert "is deleted, and what came after" in warnings[0]
 
 
+@pytest.mark.parametrize(
+    ("overrides", "dataset"), [(["train.learning_rate=0.02"], "first"), ([], "other")]
+)
+def test_checkpoints_of_another_config_or_data_set_are_not_used(
+    new_run, monkeypatch, overrides, dataset
+):
+    common = [LR, "train.checkpoint_steps=1", "train.epochs=1"]
+    run = new_run(*common)
+    with monkeypatch.context() as patch:
+        patch.setattr("pipeline.train.termination_requested", lambda: True)
+        with pytest.raises(Terminated):
+            train(run, Stage("first", {}, 0.0, reused=True))
+    assert list((run.folder / ".train.partial" / WORK).glob("step-*"))
+    changed = new_run(*common, *overrides)
+    train(changed, Stage(dataset, {}, 0.0, reused=True))
+    assert "resumed" not in dict(changed.progress.events)
+    assert_same(load_arrays(changed.train / "best")[0], fit(changed, "whole")[1])
+
+
 @pytest.mark.parametrize("moment", ["sums", "sealed", "replaced"])
 def test_a_kill_after_the_last_step_repeats_no_step(new_run, monkeypatch, moment):
     run = new_run(LR, "train.epochs=1")
