@@ -37,7 +37,7 @@ def find_row(run: Run, schema: FeatureSchema, split: str, row: int, advice: str)
         raise ConfigError(
             f"the {split} rows of {run.title} have no row_id {row}; "
             + (f"it is in {others[0]}: {advice.format(split=others[0])}" if others else
-               f"theirs are among {low} to {high}; evaluate/predictions/{split}.parquet lists them")
+               f"theirs are among {low} to {high}; column {ROW} of dataset/{split} lists them")
         )  # fmt: skip
     return {name: to_numpy(table[name], widths.get(name)) for name in columns}
 
