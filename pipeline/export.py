@@ -55,11 +55,16 @@ def export(run: Run, trained: Stage, evaluated: Stage) -> Stage:
         return published
     started = time.monotonic()
     with locked(run.export):
-        facts = _publish(run, gates)
-    seconds = round(time.monotonic() - started, 3)
-    fingerprint = _fingerprint(run, trained, evaluated)
-    record = {"fingerprint": fingerprint, "facts": facts, "seconds": seconds}
-    write_json(_record(run), record | {"files": file_sums(Path(facts["path"]))})
+        facts, aside = _prove(run, gates)
+        seconds = round(time.monotonic() - started, 3)
+        fingerprint = _fingerprint(run, trained, evaluated)
+        record = {"fingerprint": fingerprint, "facts": facts, "seconds": seconds}
+        # first, so that after a kill a version without a record is not published once more; a
+        # record without its version is as none
+        write_json(_record(run), record | {"files": file_sums(aside)})
+        aside.rename(facts["path"])
+        for old in versions(run.export)[: -run.config.export.keep]:
+            shutil.rmtree(run.export / str(old))
     run.progress.event("export", status="done", **{k: facts[k] for k in ("version", "parity")})
     return Stage(fingerprint, facts, seconds, reused=False)
 
@@ -111,7 +116,8 @@ def _explain(gate: Mapping[str, Any]) -> str:
     return f"test {gate['name']} is {value}{reason}, the gate asks for {gate['limit']}"
 
 
-def _publish(run: Run, gates: list[dict[str, Any]]) -> dict[str, Any]:
+def _prove(run: Run, gates: list[dict[str, Any]]) -> tuple[dict[str, Any], Path]:
+    """Write the next version aside; return facts about it and where it is, if it proves right."""
     run.export.mkdir(parents=True, exist_ok=True)
     aside = run.export / ".partial"
     shutil.rmtree(aside, ignore_errors=True)
@@ -129,10 +135,7 @@ def _publish(run: Run, gates: list[dict[str, Any]]) -> dict[str, Any]:
         )
     version = max([0, *versions(run.export)]) + 1
     target = run.export / str(version)
-    aside.rename(target)
-    for old in versions(run.export)[: -run.config.export.keep]:
-        shutil.rmtree(run.export / str(old))
-    return {"version": version, "path": str(target), "parity": parity, "gates": gates}
+    return {"version": version, "path": str(target), "parity": parity, "gates": gates}, aside
 
 
 def versions(folder: Path) -> list[int]:

@@ -279,6 +279,33 @@ def test_a_damaged_record_of_what_is_published_leads_to_another_version(small_ru
     assert json.loads(record.read_text())["facts"]["version"] == 2
 
 
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_kill_around_the_publishing_publishes_one_version(
+    small_run, tmp_path, monkeypatch, moved
+):
+    config, result, _ = small_run
+    stages = ("dataset", "train", "evaluate")
+    folder = copy_stages(result["run_dir"], tmp_path / "runs", "small", *stages)
+    rename = Path.rename
+
+    def killed(path, target):
+        if path.name != ".partial":
+            return rename(path, target)
+        if moved:
+            rename(path, target)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(config, tmp_path / "runs", progress=Silent())
+    progress = Silent()
+    run(config, tmp_path / "runs", progress=progress)
+    assert versions(folder / "export") == [1]
+    status = [fields["status"] for name, fields in progress.events if name == "export"]
+    assert status == ["up to date" if moved else "done"]
+
+
 def test_a_served_score_that_differs_is_never_published(small_run, tmp_path, monkeypatch):
     config, result, _ = small_run
     shutil.copytree(Path(result["run_dir"]).parent, tmp_path / "runs" / "small")
