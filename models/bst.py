@@ -101,7 +101,9 @@ class BST(EmbeddingMLP):
             for history in self.schema.histories
         }
         self.encoders = {
-            history.name: Encoder(config.transformer_layers, options)
+            history.name: Encoder(
+                config.transformer_layers, options, scale=config.initial_stddev
+            )
             for history in self.schema.histories
         }
 

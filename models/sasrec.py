@@ -86,7 +86,9 @@ class SASRec(EmbeddingMLP):
             for h in self.schema.histories
         }
         self.encoders = {
-            h.name: Encoder(config.encoder_layers, options, causal=True)
+            h.name: Encoder(
+                config.encoder_layers, options, causal=True, scale=config.initial_stddev
+            )
             for h in self.schema.histories
         }
 

@@ -52,6 +52,7 @@ class MLP(keras.layers.Layer):
         options: Widths, f, norm, dropout and where matrices start. "dice" and "prelu" learn weights
             of their own. The penalty λ/2·|W|² on the matrix of every layer is part of `losses`.
         output_units: Width of a last linear layer; None for none.
+        output_bias: Where the biases of that layer start.
 
     Call arguments:
         inputs: Float (…, width).
@@ -62,7 +63,9 @@ class MLP(keras.layers.Layer):
         Float (…, output_units), or (…, hidden_units[-1]) without a linear layer.
     """
 
-    def __init__(self, options: MLPOptions, output_units: int | None = None) -> None:
+    def __init__(
+        self, options: MLPOptions, output_units: int | None = None, output_bias: float = 0.0
+    ) -> None:
         super().__init__()
         self.supports_masking = True  # or Keras warns that a mask is lost
         units = options.hidden_units
@@ -74,7 +77,10 @@ class MLP(keras.layers.Layer):
         self.norms = [batch_norm_layer() for _ in units if options.batch_norm]
         self.activations = [activation_layer(options.activation) for _ in units]
         self.dropout = keras.layers.Dropout(options.dropout_rate)
-        self.output_layer = keras.layers.Dense(output_units, **kernels) if output_units else None
+        self.output_layer = None
+        if output_units:
+            bias = keras.initializers.Constant(output_bias)
+            self.output_layer = keras.layers.Dense(output_units, bias_initializer=bias, **kernels)
 
     def build(self, input_shape: Sequence[int | None]) -> None:
         """Create the weights of every layer."""
