@@ -84,7 +84,7 @@ def _column(history: History, channel: Channel) -> str:
 class KVMemNN(MemoryNetwork):
     """Key-value memory network: what is compared of an event differs from what is read.
 
-    ŷ = MLP([categorical embeddings; pooled lists; q_{H+1}; numbers])
+    ŷ = MLP([categorical embeddings; pooled lists; q_{H+1} - q_1; numbers])
     q_1 = Σ e over the candidate's fields that are keys; k_i = Σ e over the key fields of event i,
     v_i = Σ e over its value fields; e one table for all
 
@@ -98,9 +98,10 @@ class KVMemNN(MemoryNetwork):
     References:
         Miller et al., Key-Value Memory Networks for Directly Reading Documents, EMNLP 2016, §3.1;
         keys and values of different kinds as in §3.2, "KB Triple".
-    Differs from the paper: an MLP with one output in place of the soft-max over answers; other
-        features stand beside the memory; bags are fields of an event. The paper's key hashing is
-        `same_key`, with `MISSING` for a stop word; `simhash` is ours.
+    Differs from the paper: an MLP with one output in place of the soft-max over answers, which gets
+        q_{H+1} less the candidate, as that enters it beside the other features; bags are fields of
+        an event. The paper's key hashing is `same_key`, with `MISSING` for a stop word; `simhash`
+        is ours.
     """
 
     symbols: ClassVar[Mapping[str, str]] = {
@@ -176,17 +177,18 @@ class KVMemNN(MemoryNetwork):
     def recall(
         self, history: History, embedded: Tensors, batch: Tensors, training: bool
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return q_{H+1} (batch, dim) and the weights of every hop (batch, hops, items)."""
+        """Return q_{H+1} - q_1 (batch, dim) and every hop's weights (batch, hops, items)."""
         keys, values = own = self.roles[history.name]
         question = tf.add_n([embedded[target] for _, target in own.asked])
         memory = self.memories[history.name]
         if self.key_hashing == "none":
-            return memory(
+            answer, weights = memory(
                 question,
                 tf.add_n([embedded[c.name] for c in keys]),
                 tf.add_n([embedded[c.name] for c in values]),
                 history_mask(history, batch),
             )
+            return answer - question, weights
         matches = self._matches(history, embedded, batch)
         places, kept = newest(matches, self.max_memories)
         chosen = {  # once each, and in the same order in every process
@@ -199,7 +201,7 @@ class KVMemNN(MemoryNetwork):
             tf.add_n([chosen[c.name] for c in values]),
             kept,
         )
-        return answer, put_back(weights, places, tf.shape(matches)[1])
+        return answer - question, put_back(weights, places, tf.shape(matches)[1])
 
     def narrowed(self, batch: Tensors) -> Tensors:
         """Return the batch with the events that key hashing keeps, newest first, and no others."""

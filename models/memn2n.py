@@ -41,7 +41,7 @@ class MemN2NConfig(EmbeddingMLPConfig):
 class MemN2N(MemoryNetwork):
     """End-to-end memory network: the candidate asks the history, several hops answer.
 
-    ŷ = MLP([categorical embeddings; pooled lists; u^{K+1}; numbers])
+    ŷ = MLP([categorical embeddings; pooled lists; u^{K+1} - u^1; numbers])
     u^1 = Σ_j l_j ∘ B x_j over the candidate's fields x_j that the history repeats
     A_i = Σ_j l_j ∘ A x_ij, C_i likewise, over the fields x_ij of event i
 
@@ -55,13 +55,14 @@ class MemN2N(MemoryNetwork):
         Sukhbaatar et al., End-To-End Memory Networks, NIPS 2015, §2, Eq. 1, 2 and 4; §4.1 for l,
         T and empty memories.
     Differs from the paper: words are fields of an event, the question's at the place which the
-        field has in an event; other features stand beside the memory, and an MLP with one output
-        in place of soft-max(W (o + u)), Eq. 3. No linear start: `EndToEndMemory` offers it. No
-        empty memories by default (the paper: 10 %). Embeddings start at N(0, 0.01²), as those of
-        all models here, not at N(0, 0.1²): the products of few fields are so small that hops start
-        as plain means, which serves clicks best. Where an answer takes several hops they stay so
-        without the paper's linear start; an `initial_stddev` of k^(-1/4), by which the product of
-        two embeddings has variance 1, tells events apart from the first step on.
+        field has in an event. An MLP with one output stands in place of soft-max(W (o + u)), Eq. 3,
+        and gets u^{K+1} less the candidate, which enters it beside the other features. No linear
+        start: `EndToEndMemory` offers it. No empty memories by default (the paper: 10 %).
+        Embeddings start at N(0, 0.01²), as those of all models here, not at N(0, 0.1²): the
+        products of few fields are so small that hops start as plain means, which serves clicks
+        best. Where an answer takes several hops they stay so without the paper's linear start; an
+        `initial_stddev` of k^(-1/4), by which the product of two embeddings has variance 1, tells
+        events apart from the first step on.
     """
 
     symbols: ClassVar[Mapping[str, str]] = {
@@ -123,19 +124,20 @@ class MemN2N(MemoryNetwork):
     def recall(
         self, history: History, embedded: Tensors, batch: Tensors, training: bool
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return u^{K+1} (batch, dim) and the weights of every hop (batch, hops, items)."""
+        """Return u^{K+1} - u^1 (batch, dim) and every hop's weights (batch, hops, items)."""
         keys, asked = fields_of(history)
         places = self._places(len(keys), embedded[keys[0]].dtype)
         events = tf.add_n([self._sets(embedded[key]) * places[j] for j, key in enumerate(keys)])
         question = tf.add_n(
             [self._sets(embedded[key])[:, self.question_set] * places[j] for j, key in asked]
         )
-        return self.memories[history.name](
+        answer, weights = self.memories[history.name](
             question,
             events[:, :, : self.memory_sets],
             history_mask(history, batch),
             training=training,
         )
+        return answer - question, weights
 
     def _places(self, count: int, dtype: tf.DType) -> tf.Tensor:
         if not self.use_positions:

@@ -52,7 +52,7 @@ class MemNN(MemoryNetwork):
     I: x = Σ e_x over the candidate's fields; y_i = Σ e_y and z_i = Σ e_z over those of event i
     G: m_{H(i)} = i in order, H(i) the id of the first channel with a target, mod `num_slots`
     O: `SupportingMemories` choose o_1, o_2, … among the slots
-    R: ŷ = MLP([categorical embeddings; pooled lists; q of O; numbers])
+    R: ŷ = MLP([categorical embeddings; pooled lists; q of O - x; numbers])
 
     A row of the tables holds e_x, e_y and e_z of an id side by side; e_x enters the MLP. Every
     history has its own T.
@@ -136,7 +136,7 @@ class MemNN(MemoryNetwork):
     def recall(
         self, history: History, embedded: Tensors, batch: Tensors, training: bool
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return q (batch, dim) and p of what was chosen (batch, supports, items)."""
+        """Return q - x (batch, dim) and p of what was chosen (batch, supports, items)."""
         keys, asked = fields_of(history)
         mask, memory = history_mask(history, batch), self.memories[history.name]
         question = tf.add_n([self._part(embedded[key], ASKED) for _, key in asked])
@@ -146,7 +146,7 @@ class MemNN(MemoryNetwork):
                 for part in (SCORED, CHOSEN)
             )
             answer, _, weights = memory(question, scored, chosen, mask)
-            return answer, weights
+            return answer - question, weights
         hashed = next(channel.name for channel in history.channels if channel.target)
         held = store(batch[hashed], mask, self.num_slots)  # (B, slots)
         filled, places = held >= 0, tf.maximum(held, 0)
@@ -155,7 +155,7 @@ class MemNN(MemoryNetwork):
         answer, _, weights = memory(
             question, self._part(events, SCORED), self._part(events, CHOSEN), filled, ranks
         )
-        return answer, put_back(weights, places, tf.shape(mask)[1])
+        return answer - question, put_back(weights, places, tf.shape(mask)[1])
 
     def _part(self, rows: tf.Tensor, part: int) -> tf.Tensor:
         return rows[..., part * self.dim : (part + 1) * self.dim]

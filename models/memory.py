@@ -14,7 +14,10 @@ class MemoryNetwork(EmbeddingMLP):
     ŷ = MLP([categorical embeddings; pooled lists; answers; numbers])
 
     A subclass writes `recall`. The question consists of the candidate's features that the
-    history's channels repeat, a memory of all channels of an event.
+    history's channels repeat, a memory of all channels of an event. Where the papers answer from
+    question and memory together, an answer here is what was read of the memory, the last question
+    less the first: the candidate's features are in the MLP already, and a sum of both would tie
+    the size of what is read to that of the question.
 
     Args, call arguments and returns: see `EmbeddingMLP`.
     """

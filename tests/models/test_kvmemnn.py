@@ -47,7 +47,7 @@ def recalled(model, row, history):
     answer, by_hop = reference.answer(question, sums(keys), sums(values), matrices)
     weights = np.zeros((len(by_hop), row.batch[history.channels[0].name].shape[1]))
     weights[:, places] = by_hop
-    return answer, weights
+    return answer - question, weights
 
 
 @pytest.mark.parametrize(

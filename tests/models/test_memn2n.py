@@ -43,12 +43,13 @@ def recalled(model, row, history):
         [part(row.target(c), b) for c, _ in asked], np.array([place for _, place in asked])
     )
     hops = range(layer.num_hops)
-    return reference.answer(
+    answer, weights = reference.answer(
         question,
         [memories(k if adjacent else 0) for k in hops],
         [memories(k + 1 if adjacent else 1) for k in hops],
         None if adjacent else layer.matrix.numpy(),
     )
+    return answer - question, weights
 
 
 @pytest.mark.parametrize(

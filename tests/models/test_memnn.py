@@ -40,7 +40,7 @@ def recalled(model, row, history):
     weights = np.zeros((layer.num_supports, row.batch[history.channels[0].name].shape[1]))
     for choice, (place, p) in enumerate(zip(places, by_choice, strict=True)):
         weights[choice, remain[place]] = p
-    return answer, weights
+    return answer - question, weights
 
 
 @pytest.mark.parametrize(
