@@ -101,9 +101,7 @@ class BST(EmbeddingMLP):
             for history in self.schema.histories
         }
         self.encoders = {
-            history.name: Encoder(
-                config.transformer_layers, options, scale=config.initial_stddev
-            )
+            history.name: Encoder(config.transformer_layers, options)
             for history in self.schema.histories
         }
 

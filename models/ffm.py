@@ -34,7 +34,7 @@ class Prepared(NamedTuple):
     """What `FFM` computes of the distinct rows of a batch, U of them.
 
     Attributes:
-        rows: The rows themselves, (U, F k + 1).
+        rows: The rows themselves, (U, F k + 1), for lists; of width 0 where there are none.
         to_ids: Vectors for id fields, (U, C k).
         to_others: <v_{i,f_n}, v_{n,f_i}> of each numeric field n, then w_i, (U, turns, N + 1): one
             turn for each categorical field i that reads the row's table.
@@ -128,7 +128,8 @@ class FFM(CTRModel):
         fields = tf.gather(self.fields_of_tables, self.embeddings.table_of(ids))  # (U, turns)
         turns = tf.tile(rows[:, tf.newaxis], [1, fields.shape[1], 1])
         to_ids, to_others = self._parts(turns, fields)
-        return Prepared(rows, to_ids[:, 0], to_others)
+        # without lists nobody reads the rows, and compiled code would copy them
+        return Prepared(rows if self.schema.lists else rows[:, :0], to_ids[:, 0], to_others)
 
     def take(self, prepared: Prepared, places: Tensors) -> Met | Tensors:
         """Return what the ids of a batch bring to their fields; see `CTRModel.take`."""

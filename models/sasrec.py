@@ -20,6 +20,10 @@ from models.layers.transformer import Encoder
 from models.layers.transformer_parts import BlockOptions
 from models.limits import Repeats, Several, Width
 
+FIRST_SIZE = 0.1
+"""Of the numbers of F_T at the start. At 1, that of a normalised vector, what it says by chance
+drowns the small embeddings beside it; at theirs, 0.01, it is learnt too late."""
+
 
 class SASRecConfig(EmbeddingMLPConfig):
     """Options of `SASRec`."""
@@ -56,9 +60,10 @@ class SASRec(EmbeddingMLP):
         normalisation before each part), §III-D, Eq. 6 (F_T · v_A).
     Differs from the paper: it is one score of a row, trained on clicks, with an MLP of the other
         features beside F_T · v_A; places count from the newest event, as they do in the paper's
-        sequences, which are padded in front; a last normalisation as in the authors' code; heads
-        are joined by a matrix W^O; feed-forward parts as wide as told, not as events. Embeddings
-        are not dropped; dropout is off by default (the paper: 0.2 or 0.5).
+        sequences, which are padded in front; a last normalisation as in the authors' code, whose γ
+        starts at 0.1, not 1; heads are joined by a matrix W^O; feed-forward parts as wide as told,
+        not as events. Embeddings are not dropped; dropout is off by default (the paper: 0.2 or
+        0.5).
     """
 
     symbols: ClassVar[Mapping[str, str]] = {
@@ -86,9 +91,7 @@ class SASRec(EmbeddingMLP):
             for h in self.schema.histories
         }
         self.encoders = {
-            h.name: Encoder(
-                config.encoder_layers, options, causal=True, scale=config.initial_stddev
-            )
+            h.name: Encoder(config.encoder_layers, options, True, FIRST_SIZE)
             for h in self.schema.histories
         }
 

@@ -115,9 +115,7 @@ class Transformer(EmbeddingMLP):
             h.name: TargetTokens(len(_targets(h)), len(h.channels) * config.embedding_dim)
             for h in self.schema.histories
         }
-        self.decoders = {
-            name: Decoder(config.decoder_layers, options, config.initial_stddev) for name in names
-        }
+        self.decoders = {name: Decoder(config.decoder_layers, options) for name in names}
 
     @staticmethod
     def parameter_formula(config: TransformerConfig) -> str:

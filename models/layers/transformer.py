@@ -15,7 +15,6 @@ class EncoderBlock(keras.layers.Layer):
     Args:
         options: What it is made of.
         causal: Whether tokens look at themselves and those before them only.
-        scale: Where γ of its last normalisation starts.
 
     Call arguments:
         tokens: Float (batch, items, dim).
@@ -32,11 +31,10 @@ class EncoderBlock(keras.layers.Layer):
     Differs from the paper: nothing; see the parts.
     """
 
-    def __init__(self, options: BlockOptions, causal: bool = False, scale: float = 1.0) -> None:
+    def __init__(self, options: BlockOptions, causal: bool = False) -> None:
         super().__init__()
         self.options = options
         self.causal = causal
-        self.scale = scale
 
     def build(self, tokens_shape: Shape) -> None:
         """Create the parts."""
@@ -47,7 +45,7 @@ class EncoderBlock(keras.layers.Layer):
         )
         self.attention.build(tokens_shape, tokens_shape)
         self.feed_forward.build(tokens_shape)
-        self.residuals = [self.options.residual(), self.options.residual(self.scale)]
+        self.residuals = [self.options.residual() for _ in range(2)]
         for residual in self.residuals:
             residual.build(tokens_shape)
 
@@ -82,7 +80,6 @@ class DecoderBlock(keras.layers.Layer):
 
     Args:
         options: What it is made of.
-        scale: Where γ of its last normalisation starts.
 
     Call arguments:
         tokens: Float (batch, queries, dim); none looks ahead.
@@ -99,10 +96,9 @@ class DecoderBlock(keras.layers.Layer):
     Differs from the paper: nothing; see the parts.
     """
 
-    def __init__(self, options: BlockOptions, scale: float = 1.0) -> None:
+    def __init__(self, options: BlockOptions) -> None:
         super().__init__()
         self.options = options
-        self.scale = scale
 
     def build(self, tokens_shape: Shape, encoded_shape: Shape) -> None:
         """Create the parts."""
@@ -113,7 +109,7 @@ class DecoderBlock(keras.layers.Layer):
         self.self_attention.build(tokens_shape, tokens_shape)
         self.cross_attention.build(tokens_shape, encoded_shape)
         self.feed_forward.build(tokens_shape)
-        self.residuals = [self.options.residual(scale) for scale in (1.0, 1.0, self.scale)]
+        self.residuals = [self.options.residual() for _ in range(3)]
         for residual in self.residuals:
             residual.build(tokens_shape)
 
@@ -151,7 +147,7 @@ class Encoder(keras.layers.Layer):
         num_layers: Number of blocks, at least 1.
         options: What they are made of.
         causal: Whether tokens look at themselves and those before them only.
-        scale: Where γ of the last normalisation starts, and so the size of what comes out.
+        last_gain: Where γ of that last normalisation starts, and so the size of the output.
 
     Call arguments:
         tokens: Float (batch, items, dim).
@@ -169,15 +165,14 @@ class Encoder(keras.layers.Layer):
     """
 
     def __init__(
-        self, num_layers: int, options: BlockOptions, causal: bool = False, scale: float = 1.0
+        self, num_layers: int, options: BlockOptions, causal: bool = False, last_gain: float = 1.0
     ) -> None:
         super().__init__()
         self.supports_masking = True  # or Keras warns that a mask is lost
         self.causal = causal
         self.dropout_rate = options.dropout_rate
-        self.blocks = [EncoderBlock(options, causal) for _ in range(num_layers - 1)]
-        self.blocks.append(EncoderBlock(options, causal, _last_scale(options, scale)))
-        self.last_norm = layer_norm(scale) if options.order == "pre" else None
+        self.blocks = [EncoderBlock(options, causal) for _ in range(num_layers)]
+        self.last_norm = layer_norm(last_gain) if options.order == "pre" else None
 
     def build(self, tokens_shape: Shape) -> None:
         """Create the blocks' weights."""
@@ -221,7 +216,6 @@ class Decoder(keras.layers.Layer):
     Args:
         num_layers: Number of blocks, at least 1.
         options: What they are made of.
-        scale: Where γ of the last normalisation starts, and so the size of what comes out.
 
     Call arguments and returns: see `DecoderBlock`, but the mask is bool (batch, items); the
         attention is the last block's.
@@ -231,12 +225,11 @@ class Decoder(keras.layers.Layer):
     Differs from the paper: nothing; see the parts.
     """
 
-    def __init__(self, num_layers: int, options: BlockOptions, scale: float = 1.0) -> None:
+    def __init__(self, num_layers: int, options: BlockOptions) -> None:
         super().__init__()
         self.supports_masking = True  # or Keras warns that a mask is lost
-        self.blocks = [DecoderBlock(options) for _ in range(num_layers - 1)]
-        self.blocks.append(DecoderBlock(options, _last_scale(options, scale)))
-        self.last_norm = layer_norm(scale) if options.order == "pre" else None
+        self.blocks = [DecoderBlock(options) for _ in range(num_layers)]
+        self.last_norm = layer_norm() if options.order == "pre" else None
 
     def build(self, tokens_shape: Shape, encoded_shape: Shape) -> None:
         """Create the blocks' weights."""
@@ -253,8 +246,3 @@ class Decoder(keras.layers.Layer):
         for block in self.blocks:
             tokens, weights = block(tokens, encoded, mask, training=training)
         return (self.last_norm(tokens) if self.last_norm else tokens), weights
-
-
-def _last_scale(options: BlockOptions, scale: float) -> float:
-    """Return γ's start in the last block: with order "pre" a normalisation after it has `scale`."""
-    return 1.0 if options.order == "pre" else scale

@@ -47,13 +47,9 @@ class BlockOptions:
         """Return new feed-forward layers."""
         return FeedForward(self.units, self.activation, self.dropout_rate)
 
-    def residual(self, scale: float = 1.0) -> "Residual":
-        """Return a new surrounding of one part.
-
-        Args:
-            scale: Where γ of its normalisation starts.
-        """
-        return Residual(self.order, self.dropout_rate, scale)
+    def residual(self) -> "Residual":
+        """Return a new surrounding of one part."""
+        return Residual(self.order, self.dropout_rate)
 
 
 class FeedForward(keras.layers.Layer):
@@ -102,7 +98,6 @@ class Residual(keras.layers.Layer):
     Args:
         order: Where the normalisation stands.
         dropout_rate: Share of f(x) dropped in training, in [0, 1).
-        scale: Where γ of the normalisation starts.
 
     Call arguments:
         tokens: x, float (batch, items, dim).
@@ -118,10 +113,10 @@ class Residual(keras.layers.Layer):
     Differs from the paper: nothing.
     """
 
-    def __init__(self, order: Order, dropout_rate: float = 0.0, scale: float = 1.0) -> None:
+    def __init__(self, order: Order, dropout_rate: float = 0.0) -> None:
         super().__init__()
         self.order = order
-        self.norm = layer_norm(scale)
+        self.norm = layer_norm()
         self.dropout = keras.layers.Dropout(dropout_rate)
 
     def build(self, tokens_shape: Shape) -> None:
@@ -137,12 +132,11 @@ class Residual(keras.layers.Layer):
         return self.norm(tokens + self.dropout(part(tokens), training=training))
 
 
-def layer_norm(scale: float = 1.0) -> keras.layers.Layer:
+def layer_norm(gain: float = 1.0) -> keras.layers.Layer:
     """Return a layer normalisation (Ba et al. 2016, Eq. 4) with ε = 1e-6 under the root.
 
     Args:
-        scale: Where its gain γ starts.
+        gain: Where its γ starts.
     """
-    return keras.layers.LayerNormalization(
-        epsilon=1e-6, gamma_initializer=keras.initializers.Constant(scale)
-    )
+    start = keras.initializers.Constant(gain)
+    return keras.layers.LayerNormalization(epsilon=1e-6, gamma_initializer=start)
