@@ -17,6 +17,12 @@ from models.memory import MemoryNetwork, fields_of
 class DMNConfig(EmbeddingMLPConfig):
     """Options of `DMN`."""
 
+    initial_stddev: float = Field(
+        0.1,
+        gt=0,
+        description="Standard deviation of the embeddings' coordinates at the start: what small "
+        "ones say would fade in four recurrent units one behind the other.",
+    )
     memory_units: Width = Field(32, description="Width of facts, question and memory.")
     num_episodes: Repeats = Field(3, description="How many times the history is gone through.")
     gate_units: Width = Field(32, description="Width of the gate's hidden layer.")
