@@ -134,9 +134,9 @@ class ActivationUnit(Scorer):
         Eq. 3 and the unit in Fig. 2.
     Differs from the paper: the paper says that q, k and their "out product" enter; q - k and q ⊙ k
         are what its authors' code feeds. Fig. 2 has one hidden layer of 36, their code 80 and 40.
-        The last bias starts at 1, so that without normalisation events are summed from the first
-        step on, as in the base model, and the unit learns whom to favour; scores around 0 let next
-        to nothing of a history through, and nothing be learnt from it.
+        The last bias starts at ½, so that without normalisation events are summed from the first
+        step on, as in the base model, and the unit learns whom to favour; scores around 0 would let
+        next to nothing of a history through, and little be learnt from it.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class ActivationUnit(Scorer):
         self.first_units = attention_units[0]
         self.activation = activation_layer(activation)
         rest = MLPOptions(hidden_units=tuple(attention_units[1:]), activation=activation)
-        self.rest = MLP(rest, output_units=1, output_bias=1.0)
+        self.rest = MLP(rest, output_units=1, output_bias=0.5)
 
     def build(self, query_shape: Shape, keys_shape: Shape) -> None:
         """Create the weights of every layer."""
