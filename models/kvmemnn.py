@@ -180,28 +180,23 @@ class KVMemNN(MemoryNetwork):
         """Return q_{H+1} - q_1 (batch, dim) and every hop's weights (batch, hops, items)."""
         keys, values = own = self.roles[history.name]
         question = tf.add_n([embedded[target] for _, target in own.asked])
-        memory = self.memories[history.name]
-        if self.key_hashing == "none":
-            answer, weights = memory(
-                question,
-                tf.add_n([embedded[c.name] for c in keys]),
-                tf.add_n([embedded[c.name] for c in values]),
-                history_mask(history, batch),
-            )
-            return answer - question, weights
-        matches = self._matches(history, embedded, batch)
-        places, kept = newest(matches, self.max_memories)
-        chosen = {  # once each, and in the same order in every process
-            c.name: tf.gather(embedded[c.name], places, batch_dims=1)
-            for c in dict.fromkeys((*keys, *values))
-        }
-        answer, weights = memory(
+        looked_at, mask, places = embedded, history_mask(history, batch), None
+        items = tf.shape(mask)[1]
+        if self.key_hashing != "none":
+            places, mask = newest(self._matches(history, embedded, batch), self.max_memories)
+            looked_at = {  # once each, and in the same order in every process
+                c.name: tf.gather(embedded[c.name], places, batch_dims=1)
+                for c in dict.fromkeys((*keys, *values))
+            }
+        answer, weights = self.memories[history.name](
             question,
-            tf.add_n([chosen[c.name] for c in keys]),
-            tf.add_n([chosen[c.name] for c in values]),
-            kept,
+            tf.add_n([looked_at[c.name] for c in keys]),
+            tf.add_n([looked_at[c.name] for c in values]),
+            mask,
         )
-        return answer - question, put_back(weights, places, tf.shape(matches)[1])
+        if places is not None:
+            weights = put_back(weights, places, items)
+        return answer - question, weights
 
     def narrowed(self, batch: Tensors) -> Tensors:
         """Return the batch with the events that key hashing keeps, newest first, and no others."""

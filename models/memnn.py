@@ -138,24 +138,22 @@ class MemNN(MemoryNetwork):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return q - x (batch, dim) and p of what was chosen (batch, supports, items)."""
         keys, asked = fields_of(history)
-        mask, memory = history_mask(history, batch), self.memories[history.name]
         question = tf.add_n([self._part(embedded[key], ASKED) for _, key in asked])
-        if self.num_slots is None:
-            scored, chosen = (
-                tf.add_n([self._part(embedded[key], part) for key in keys])
-                for part in (SCORED, CHOSEN)
-            )
-            answer, _, weights = memory(question, scored, chosen, mask)
-            return answer - question, weights
-        hashed = next(channel.name for channel in history.channels if channel.target)
-        held = store(batch[hashed], mask, self.num_slots)  # (B, slots)
-        filled, places = held >= 0, tf.maximum(held, 0)
-        events = tf.add_n([tf.gather(embedded[key], places, batch_dims=1) for key in keys])
-        ranks = tf.gather(recency_ranks(mask), places, batch_dims=1)
-        answer, _, weights = memory(
-            question, self._part(events, SCORED), self._part(events, CHOSEN), filled, ranks
+        events, mask = [embedded[key] for key in keys], history_mask(history, batch)
+        items, ranks, places = tf.shape(mask)[1], None, None
+        if self.num_slots is not None:
+            hashed = next(channel.name for channel in history.channels if channel.target)
+            held = store(batch[hashed], mask, self.num_slots)  # (B, slots)
+            places = tf.maximum(held, 0)
+            ranks = tf.gather(recency_ranks(mask), places, batch_dims=1)
+            events, mask = [tf.gather(rows, places, batch_dims=1) for rows in events], held >= 0
+        scored, chosen = (
+            tf.add_n([self._part(rows, part) for rows in events]) for part in (SCORED, CHOSEN)
         )
-        return answer - question, put_back(weights, places, tf.shape(mask)[1])
+        answer, _, weights = self.memories[history.name](question, scored, chosen, mask, ranks)
+        if places is not None:
+            weights = put_back(weights, places, items)
+        return answer - question, weights
 
     def _part(self, rows: tf.Tensor, part: int) -> tf.Tensor:
         return rows[..., part * self.dim : (part + 1) * self.dim]

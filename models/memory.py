@@ -14,10 +14,10 @@ class MemoryNetwork(EmbeddingMLP):
     ŷ = MLP([categorical embeddings; pooled lists; answers; numbers])
 
     A subclass writes `recall`. The question consists of the candidate's features that the
-    history's channels repeat, a memory of all channels of an event. Where the papers answer from
-    question and memory together, an answer here is what was read of the memory, the last question
-    less the first: the candidate's features are in the MLP already, and a sum of both would tie
-    the size of what is read to that of the question.
+    history's channels repeat, a memory of all channels of an event. Where a paper adds to the
+    question what is read of the memory, and answers from the sum, the answer here is what was read
+    alone, the last question less the first: the MLP has the candidate's features already, and a
+    sum would tie the size of what is read to theirs.
 
     Args, call arguments and returns: see `EmbeddingMLP`.
     """

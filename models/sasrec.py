@@ -91,7 +91,7 @@ class SASRec(EmbeddingMLP):
             for h in self.schema.histories
         }
         self.encoders = {
-            h.name: Encoder(config.encoder_layers, options, True, FIRST_SIZE)
+            h.name: Encoder(config.encoder_layers, options, causal=True, last_gain=FIRST_SIZE)
             for h in self.schema.histories
         }
 

@@ -147,7 +147,8 @@ class Encoder(keras.layers.Layer):
         num_layers: Number of blocks, at least 1.
         options: What they are made of.
         causal: Whether tokens look at themselves and those before them only.
-        last_gain: Where γ of that last normalisation starts, and so the size of the output.
+        last_gain: Where γ of that last normalisation starts, and so the size of the output; order
+            "post" has none.
 
     Call arguments:
         tokens: Float (batch, items, dim).
